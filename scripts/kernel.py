@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Build kernels and what runs in their guests.
+
+A kernel is (base, tree, config, purpose):
+  tree     stock or patched
+  config   a fragment name: arm64, powerpc-64k, ... (scripts/config/)
+  purpose  bench: as people run it; test: plus scripts/config/test.config
+It is built in build/<base>/<tree>/o-<config>-<purpose>.
+
+  kernel.py    build all that ARCH=, CPU= and BASE= name
+"""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import series
+from lib import (BUILD, BUILD_FAILED, JOBS, OK, ROOT, SCRIPTS, USAGE, VERBOSE,
+                 Arch, Fail, Step, chosen_base, chosen_variants, lock, rel,
+                 run, run_main, workload_names)
+
+# Same input, same output: what kbuild would put into the image otherwise.
+PINNED = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "pteopt",
+          "KBUILD_BUILD_HOST": "pteopt", "LC_ALL": "C"}
+# Objects are compiled with relative paths, so the user's compiler cache serves
+# every tree and every clone. The kernels' headers differ, so a second look at
+# the preprocessed text (no "depend") would cost more than it finds.
+PINNED.update(CCACHE_NOHASHDIR="1", CCACHE_DEPEND="1")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel and where it is built."""
+    base: str
+    tree: str
+    arch: Arch
+    config: str
+    purpose: str
+
+    @property
+    def source(self) -> Path:
+        return BUILD / self.base / self.tree
+
+    @property
+    def objects(self) -> Path:
+        return self.source / f"o-{self.config}-{self.purpose}"
+
+    @property
+    def image(self) -> Path:
+        return self.objects / self.arch.image
+
+    @property
+    def name(self) -> str:
+        return f"kernel {self.base} {self.tree} {self.config} {self.purpose}"
+
+    def fragments(self) -> list[Path]:
+        names = ["common", self.arch.name, self.config, self.purpose]
+        paths = [SCRIPTS / "config" / f"{n}.config"
+                 for n in dict.fromkeys(names)]
+        return [p for p in paths if p.is_file()]
+
+
+def make_argv(kernel: Kernel, *args: str) -> list[str]:
+    """make for a kernel; run it in kernel.objects."""
+    ccache = "ccache " if shutil.which("ccache") else ""
+    return ["make", f"-j{JOBS}", f"ARCH={kernel.arch.name}",
+            f"CROSS_COMPILE={kernel.arch.cross}",
+            f"CC={ccache}{kernel.arch.cross}gcc",
+            f"HOSTCC={ccache}gcc", *args]
+
+
+def make_env() -> dict[str, str]:
+    # Our own knobs must not reach kbuild.
+    env = {k: v for k, v in os.environ.items()
+           if k not in ("O", "V", "W", "ARCH", "CPU", "BASE", "KSRC",
+                        "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+    return {**env, **PINNED}
+
+
+def configure(kernel: Kernel) -> None:
+    """allnoconfig plus fragments; every requested option is verified."""
+    fragments = kernel.fragments()
+    wanted = "".join(p.read_text() for p in fragments)
+    stamp = kernel.objects / "fragments.stamp"
+    version = (kernel.source / "Makefile").read_text()[:200]
+    if (kernel.objects / ".config").is_file() and stamp.is_file() \
+            and stamp.read_text() == wanted + version:
+        return
+    if not (SCRIPTS / "config" / f"{kernel.config}.config").is_file():
+        raise Fail(USAGE, f"config {kernel.config} is not known")
+    kernel.objects.mkdir(parents=True, exist_ok=True)
+    tree_make = ["make", "-s", f"O={kernel.objects.name}",
+                 *make_argv(kernel)[2:]]
+    run([*tree_make, "allnoconfig"], cwd=kernel.source, env=make_env(),
+        code=BUILD_FAILED)
+    run(["../scripts/kconfig/merge_config.sh", "-m", ".config", *fragments],
+        cwd=kernel.objects, env=make_env(), code=BUILD_FAILED)
+    run([*tree_make, "olddefconfig"], cwd=kernel.source, env=make_env(),
+        code=BUILD_FAILED)
+    missing = missing_options(wanted, (kernel.objects / ".config").read_text(),
+                              kernel.tree == "stock")
+    if missing:
+        raise Fail(BUILD_FAILED, f"{kernel.name}: options asked for did not "
+                   "come out", "; ".join(missing),
+                   f"see {rel(kernel.objects / '.config')} and the fragments "
+                   "in scripts/config/")
+    stamp.write_text(wanted + version)
+
+
+def missing_options(wanted: str, config: str, stock: bool) -> list[str]:
+    """Requested lines that the final .config does not have.
+
+    Lines below `# needs: patched` name options that the series adds; a stock
+    kernel has none of them."""
+    have = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", config, re.M))
+    missing, patched_only = [], False
+    for line in wanted.splitlines():
+        if line.startswith("# SPDX"):
+            patched_only = False
+        elif line.startswith("# needs: patched"):
+            patched_only = True
+        elif match := re.match(r"(?:# )?(CONFIG_\w+)(?:=(.*)| is not set)$",
+                               line):
+            name, value = match[1], match[2] or "n"
+            if not (patched_only and stock) \
+                    and have.get(name, "n") != value:
+                missing.append(f"{name}={value} (is "
+                               f"{have.get(name, 'n')})")
+    return missing
+
+
+def build(kernel: Kernel) -> None:
+    """Build image and modules, with progress."""
+    configure(kernel)
+    log = kernel.objects / "build.log"
+    total = 0
+    if log.is_file():
+        total = len(re.findall(r"^  [A-Z]", log.read_text(), re.M))
+    count_file = kernel.objects / "objects.count"
+    if count_file.is_file():
+        total = max(total, int(count_file.read_text()))
+    step = Step(kernel.name, log)
+    done = 0
+    with log.open("w") as out:
+        argv = make_argv(kernel, *kernel.arch.targets)
+        with subprocess.Popen(argv, cwd=kernel.objects, env=make_env(),
+                              text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT) as make:
+            for line in make.stdout or ():
+                out.write(line)
+                if VERBOSE:
+                    sys.stderr.write(line)
+                if line.startswith("  "):
+                    done += 1
+                    step.update(f"{done}/{total or '?'} objects")
+    if make.returncode:
+        errors = [line for line in log.read_text().splitlines()
+                  if re.search(r"error:|Error \d|undefined reference", line)]
+        step.done("FAILED")
+        raise Fail(BUILD_FAILED, f"{kernel.name} does not build",
+                   "\n  ".join(errors[:5]), f"log: {rel(log)}")
+    if done > 200:
+        count_file.write_text(str(done))
+    step.done(f"done, {done} steps")
+
+
+def stage(kernel: Kernel, what: str) -> list[Path]:
+    """Build kunit/ or module/ out of tree against a kernel; the .ko files.
+
+    The sources are copied next to the objects: 6.12 cannot build a module
+    into another folder than its source."""
+    out = kernel.objects / "ext" / what
+    out.mkdir(parents=True, exist_ok=True)
+    sources = {p.relative_to(ROOT / what) for p in (ROOT / what).rglob("*")
+               if p.is_file()}
+    for path in sources:
+        new, old = ROOT / what / path, out / path
+        if not old.is_file() or old.read_bytes() != new.read_bytes():
+            old.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(new, old)
+    for old in out.glob("*.c"):
+        if old.relative_to(out) not in sources and ".mod." not in old.name:
+            for stale in out.glob(f"{old.stem}.*"):
+                stale.unlink()
+    log = kernel.objects / "ext" / f"{what}.log"
+    done = subprocess.run(make_argv(kernel, f"M=ext/{what}", "W=1", "modules"),
+                          cwd=kernel.objects, env=make_env(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    log.write_text(done.stdout)
+    noise = [line for line in done.stdout.splitlines()
+             if re.search(r"warning:|error:|ERROR", line)]
+    if done.returncode or noise:
+        raise Fail(BUILD_FAILED, f"{what}/ does not build for {kernel.name}",
+                   "\n  ".join(noise[:5]), f"log: {rel(log)}")
+    return sorted(out.glob("*.ko"))
+
+
+def programs(arch: Arch, base: str) -> Path:
+    """Cross-build init and every workload, static; returns the folder."""
+    out = BUILD / base / f"guest-{arch.name}"
+    out.mkdir(parents=True, exist_ok=True)
+    jobs = {"init": SCRIPTS / "guest" / "init.c",
+            **{n: SCRIPTS / "workloads" / f"{n}.c" for n in workload_names()}}
+    header = SCRIPTS / "workloads" / "workload.h"
+    for name, source in jobs.items():
+        target = out / name
+        newest = max(p.stat().st_mtime for p in (source, header)
+                     if p.exists())
+        if not target.is_file() or target.stat().st_mtime < newest:
+            run([f"{arch.cross}gcc", "-O2", "-static", "-Wall", "-Wextra",
+                 "-Werror", "-pthread", "-o", target, source],
+                code=BUILD_FAILED)
+            run([f"{arch.cross}strip", target], code=BUILD_FAILED)
+    for old in out.iterdir():
+        if old.suffix == "" and old.name not in jobs:
+            old.unlink()
+    return out
+
+
+def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
+    """An archive with init, the workloads, KUnit and the suites (test
+    kernels), and extra files {path in guest: file}."""
+    guest = programs(kernel.arch, kernel.base)
+    lines = [f"dir /{d} 0755 0 0" for d in
+             ("dev", "proc", "sys", "tmp", "bin", "lib", "lib/kunit", "mnt")]
+    lines += ["nod /dev/console 0600 0 0 c 5 1",
+              f"file /init {guest / 'init'} 0755 0 0"]
+    lines += [f"file /bin/{n} {guest / n} 0755 0 0" for n in workload_names()]
+    if kernel.purpose == "test":
+        kunit = kernel.objects / "lib/kunit/kunit.ko"
+        lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]
+        lines += [f"file /lib/kunit/{ko.name} {ko} 0644 0 0"
+                  for ko in stage(kernel, "kunit")]
+    for path, file in (extra or {}).items():
+        lines.append(f"file {path} {file} 0755 0 0")
+    out = kernel.objects / "ext"
+    out.mkdir(exist_ok=True)
+    spec, archive = out / "initramfs.list", out / "initramfs.cpio"
+    spec.write_text("\n".join(lines) + "\n")
+    with archive.open("wb") as handle:
+        done = subprocess.run([kernel.objects / "usr/gen_init_cpio", "-t", "0",
+                               spec], stdout=handle, stderr=subprocess.PIPE,
+                              text=True)
+    if done.returncode:
+        raise Fail(BUILD_FAILED, "the initramfs could not be made",
+                   done.stderr.strip())
+    return archive
+
+
+def main() -> int:
+    base = chosen_base()
+    with lock():
+        series.trees(base)
+        kernels = {Kernel(base, tree, v.arch, v.config, "bench")
+                   for v in chosen_variants(every=False)
+                   for tree in ("stock", "patched")}
+        for kernel in sorted(kernels, key=lambda k: k.name):
+            build(kernel)
+            initramfs(kernel)
+    return OK
+
+
+if __name__ == "__main__":
+    run_main(main)

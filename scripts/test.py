@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make test: prove that it works; make prove: that the proof can fail.
+
+  test.py          all parts, on every machine that ARCH= and CPU= leave
+  test.py prove    each KUnit suite on the stock kernel: it must fail there
+
+Parts, in this order (PART=name runs one):
+  harness   the harness's own tests, on canned logs
+  opcount   the op counter's decoder and its self-test
+  series    the series applies, and `make refresh` would change nothing
+  kunit     every suite on every machine
+  workload  every workload checks its own data on every machine, small size
+  limits    counts per PTE against scripts/limits.tsv; repeatability
+The last line is `N passed, N failed, N skipped`.
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import unittest
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import bench
+import boot
+import kernel as kernels
+import ktap
+import series
+from lib import (BUILD, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail, Variant,
+                 chosen_base, chosen_variants, lock, rel, run, run_main, say,
+                 workload_data, workload_names)
+
+# Small enough for an emulator, large enough for several 2 MiB blocks.
+SMALL = 8
+# The op counter's promise: two runs of one kernel.
+REPEATABLE = 0.005
+# A class with fewer operations than this is compared by difference: one
+# interrupt more or less is no news.
+FEW = 200
+
+
+@dataclass
+class Tally:
+    """Verdicts, printed as they come."""
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: int = 0
+
+    def add(self, name: str, status: str, why: str = "") -> None:
+        if status == "PASS":
+            self.passed += 1
+            print(f"ok       {name}", flush=True)
+        elif status == "SKIP":
+            self.skipped += 1
+            print(f"skip     {name}: {why or 'no reason given'}", flush=True)
+        else:
+            self.failed.append(name)
+            print(f"FAILED   {name}: {why}", flush=True)
+
+    def check(self, name: str, good: bool, why: str = "") -> None:
+        self.add(name, "PASS" if good else "FAIL", why)
+
+    @contextlib.contextmanager
+    def part(self, name: str):
+        """A part that breaks down is one failure; the others go on."""
+        say(f"part {name}")
+        before = self.passed + len(self.failed) + self.skipped
+        try:
+            yield
+        except Fail as fail:
+            self.add(name, "FAIL", f"{fail.what}: {fail.why} {fail.todo}"
+                     f" (exit code {fail.code})")
+        if self.passed + len(self.failed) + self.skipped == before:
+            self.add(name, "FAIL", "the part ran no test")
+
+    def close(self) -> int:
+        for name in self.failed:
+            print(f"failed: {name}")
+        print(f"{self.passed} passed, {len(self.failed)} failed, "
+              f"{self.skipped} skipped", flush=True)
+        return TEST_FAILED if self.failed or not self.passed else OK
+
+
+def harness(tally: Tally) -> None:
+    """The unittest cases of scripts/tests/."""
+    suite = unittest.defaultTestLoader.discover(str(SCRIPTS / "tests"),
+                                                top_level_dir=str(SCRIPTS))
+
+    def cases(tests):
+        for test in tests:
+            if isinstance(test, unittest.TestSuite):
+                yield from cases(test)
+            else:
+                yield test
+
+    for test in cases(suite):
+        result = unittest.TestResult()
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), \
+                contextlib.redirect_stderr(output):
+            test.run(result)
+        name = "harness " + test.id().removeprefix("tests.")
+        if result.skipped:
+            tally.add(name, "SKIP", result.skipped[0][1])
+        else:
+            wrong = result.failures + result.errors
+            tally.check(name, result.wasSuccessful(),
+                        wrong[0][1].strip().splitlines()[-1] if wrong else "")
+
+
+def opcount(tally: Tally) -> None:
+    """TAP of the decoder test and of the plugin's self-test."""
+    boot.plugin()
+    out = BUILD / "opcount"
+    for script in ("decode-test.sh", "selftest.sh"):
+        import subprocess
+        done = subprocess.run([SCRIPTS / "opcount" / script, out], text=True,
+                              stdout=subprocess.PIPE, check=False,
+                              stderr=subprocess.STDOUT)
+        log = out / f"{script}.log"
+        log.write_text(done.stdout)
+        good = bad = 0
+        for line in done.stdout.splitlines():
+            if line.startswith("ok ") and "# SKIP" in line:
+                tally.add(f"opcount {line[3:].split('#')[0].strip()}", "SKIP",
+                          line.split("# SKIP")[1].strip())
+            elif line.startswith("ok "):
+                good += 1
+            elif line.startswith("not ok "):
+                bad += 1
+                tally.add(f"opcount {script} {line[7:]}", "FAIL", rel(log))
+        tally.check(f"opcount {script}: {good} cases",
+                    done.returncode == 0 and good > 0 and not bad,
+                    f"exit code {done.returncode}, {good} ok, {bad} not ok; "
+                    f"log: {rel(log)}")
+
+
+def series_part(tally: Tally, base: str) -> None:
+    series.trees(base)
+    count = len(series.patches_of(base))
+    tally.check(f"series {base}: {count} patches apply", count > 0,
+                "there is no patch")
+    code = series.refresh(base, check=True)
+    tally.check(f"series {base}: refresh makes no difference", code == OK,
+                "run `make refresh` and look at `git diff patches/`")
+
+
+def test_kernel(base: str, tree: str, variant: Variant) -> kernels.Kernel:
+    kernel = kernels.Kernel(base, tree, variant.arch, variant.config, "test")
+    kernels.build(kernel)
+    return kernel
+
+
+def modules() -> list[str]:
+    return sorted(f"{p.stem}.ko" for p in
+                  (SCRIPTS.parent / "kunit").glob("*_kunit.c"))
+
+
+def run_kunit(base: str, tree: str, variant: Variant) -> list[ktap.Case]:
+    kernel = test_kernel(base, tree, variant)
+    guest = boot.Guest(variant, kernel, ["kunit"], BUILD / base / variant.name
+                       / f"kunit-{tree}", timeout=300, smp=2)
+    outcome = boot.need(guest.run(), f"kunit on {variant.name}")
+    return ktap.parse(outcome.commands[0].lines, modules(), kernel.source,
+                      guest.folder)
+
+
+def kunit(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    for variant in chosen:
+        with tally.part(f"kunit {variant.name}"):
+            for case in run_kunit(base, "patched", variant):
+                tally.add(f"kunit {variant.name} {case.suite}:{case.name}",
+                          case.status, case.why)
+
+
+def workload(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    """All workloads in one boot; the marks count nothing here."""
+    names = [w for w in workload_names() if w not in bench.ON_REQUEST]
+    for variant in chosen:
+        with tally.part(f"workload {variant.name}"):
+            guest = boot.Guest(
+                variant, test_kernel(base, "patched", variant),
+                [f"{w} --size={SMALL}" for w in names],
+                BUILD / base / variant.name / "workload",
+                timeout=max(workload_data(w)["timeout"] for w in names))
+            outcome = boot.need(guest.run(), f"workloads on {variant.name}")
+            if len(outcome.commands) != len(names):
+                tally.add(f"workload {variant.name}", "FAIL",
+                          f"{len(outcome.commands)} of {len(names)} ran")
+            for command in outcome.commands:
+                name = f"workload {variant.name} {command.name}"
+                said = "; ".join(line for line in command.lines if
+                                 line.startswith(("@@ fail", "@@ skip")))
+                steps = sum(line.startswith("@@ step")
+                            for line in command.lines)
+                if command.rc == SKIPPED:
+                    tally.add(name, "SKIP", said)
+                else:
+                    tally.check(f"{name}: {steps} steps",
+                                command.rc == OK and steps > 0,
+                                f"exit code {command.rc}: {said} (logs: "
+                                f"{rel(guest.folder)})")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A line of scripts/limits.tsv."""
+    variant: str
+    workload: str
+    step: str
+    what: str
+    tree: str
+    low: float
+    high: float
+
+
+def read_limits() -> list[Limit]:
+    limits = []
+    for line in (SCRIPTS / "limits.tsv").read_text().splitlines():
+        words = line.split("\t")
+        if line and not line.startswith("#") and words[0] != "variant":
+            limits.append(Limit(*words[:5], float(words[5]), float(words[6])))
+    return limits
+
+
+def limits_part(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    """Counts per unit against the limits; repeatability of one workload."""
+    limits = read_limits()
+    for variant in chosen:
+        mine = [x for x in limits if x.variant == variant.name]
+        if not mine:
+            continue
+        with tally.part(f"limits {variant.name}"):
+            bench.prepare(base, [variant])
+            names = sorted({x.workload for x in mine})
+            results = bench.bench_variant(base, variant, names)
+            for limit in mine:
+                judge_limit(tally, limit, results)
+            again = bench.measure(base, variant, names[0],
+                                  BUILD / base / variant.name / "again")
+            repeatable(tally, variant, names[0], results[names[0]], again)
+
+
+def judge_limit(tally: Tally, limit: Limit, results: dict) -> None:
+    name = (f"limits {limit.variant} {limit.step} {limit.what} per unit, "
+            f"{limit.tree}")
+    step = results.get(limit.workload, {}).get(limit.tree, {}).get(limit.step)
+    if step is None:
+        tally.add(name, "FAIL", "the step did not run")
+        return
+    if limit.what.startswith("pte-"):
+        value = step.pte.get(limit.what[4:], 0) / step.units
+    else:
+        value = step.classes[limit.what] / step.units
+    tally.check(f"{name}: {value:.3f} in [{limit.low:g}, {limit.high:g}]",
+                limit.low <= value <= limit.high, "out of bounds")
+
+
+def repeatable(tally: Tally, variant: Variant, name: str, first: dict,
+               second: dict) -> None:
+    worst, where = 0.0, ""
+    for tree, steps in first.items():
+        for step, counts in steps.items():
+            for cls, value in counts.classes.items():
+                other = second[tree][step].classes[cls]
+                off = abs(value - other) / max(value, other, FEW)
+                if off > worst:
+                    worst, where = off, f"{tree} {step} {cls}: {value}, {other}"
+    tally.check(f"limits {variant.name} {name}: two runs differ by at most "
+                f"{worst:.3%}", worst < REPEATABLE, where)
+
+
+def prove(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    """Each suite must fail on the stock kernel on the main machines."""
+    series.trees(base)
+    for variant in chosen:
+        with tally.part(f"prove {variant.name}"):
+            by_suite: dict[str, set[str]] = {}
+            for case in run_kunit(base, "stock", variant):
+                by_suite.setdefault(case.suite, set()).add(case.status)
+            for suite, statuses in sorted(by_suite.items()):
+                name = f"prove {variant.name} {suite} fails on stock"
+                if statuses == {"SKIP"}:
+                    tally.add(name, "SKIP", "it is for another architecture")
+                else:
+                    tally.check(name, "FAIL" in statuses, "it passes there")
+
+
+def main() -> int:
+    base = chosen_base()
+    chosen = chosen_variants(every=True)
+    tally = Tally()
+    with lock():
+        if sys.argv[1:] == ["prove"]:
+            prove(tally, base, chosen_variants(every=False))
+            return tally.close()
+        parts = {
+            "harness": lambda: harness(tally),
+            "opcount": lambda: opcount(tally),
+            "series": lambda: series_part(tally, base),
+            "kunit": lambda: kunit(tally, base, chosen),
+            "workload": lambda: workload(tally, base, chosen),
+            "limits": lambda: limits_part(tally, base, chosen),
+        }
+        wanted = os.environ.get("PART", "").split() or list(parts)
+        for name in wanted:
+            if name not in parts:
+                raise Fail(USAGE, f"PART={name} is not known",
+                           f"valid: {' '.join(parts)}")
+        for name in wanted:
+            with tally.part(name):
+                parts[name]()
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(SCRIPTS))
+    run_main(main)
