@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import unittest
 from dataclasses import dataclass, field
@@ -115,7 +116,6 @@ def opcount(tally: Tally) -> None:
     boot.plugin()
     out = BUILD / "opcount"
     for script in ("decode-test.sh", "selftest.sh"):
-        import subprocess
         done = subprocess.run([SCRIPTS / "opcount" / script, out], text=True,
                               stdout=subprocess.PIPE, check=False,
                               stderr=subprocess.STDOUT)
@@ -191,13 +191,15 @@ def workload(tally: Tally, base: str, chosen: list[Variant]) -> None:
                           f"{len(outcome.commands)} of {len(names)} ran")
             for command in outcome.commands:
                 name = f"workload {variant.name} {command.name}"
-                said = "; ".join(line for line in command.lines if
-                                 line.startswith(("@@ fail", "@@ skip")))
+                for line in command.lines:
+                    if line.startswith("@@ skip "):
+                        step, _, why = line[8:].partition(": ")
+                        tally.add(f"{name} {step}", "SKIP", why)
+                said = "; ".join(line for line in command.lines
+                                 if line.startswith("@@ fail"))
                 steps = sum(line.startswith("@@ step")
                             for line in command.lines)
-                if command.rc == SKIPPED:
-                    tally.add(name, "SKIP", said)
-                else:
+                if command.rc != SKIPPED:
                     tally.check(f"{name}: {steps} steps",
                                 command.rc == OK and steps > 0,
                                 f"exit code {command.rc}: {said} (logs: "

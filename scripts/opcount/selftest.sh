@@ -55,7 +55,7 @@ run() {
 		qemu=(qemu-system-ppc64 -M "pseries,x-vof=on,kernel-addr=0"
 		      -cpu power10)
 	fi
-	timeout 60 "${qemu[@]}" -smp 1 -nodefaults -display none -kernel "$2" \
+	timeout 300 "${qemu[@]}" -smp 1 -nodefaults -display none -kernel "$2" \
 		-plugin "$out/libopcount.so,$3" 2>"$tmp/qemu.log"
 }
 
@@ -134,7 +134,7 @@ check_lost() {
 		-kernel "$tmp/misuse.img" -no-shutdown \
 		-plugin "$out/libopcount.so,out=$counts" &
 	pid=$!
-	for ((i = 0; i < 300; i++)); do
+	for ((i = 0; i < 3000; i++)); do
 		grep -q '^0.insn' "$counts" 2>/dev/null && break
 		sleep 0.1
 	done

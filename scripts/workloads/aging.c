@@ -9,6 +9,7 @@
 #define RW		(PROT_READ | PROT_WRITE)
 #define IDLE_BITMAP	"/sys/kernel/mm/page_idle/bitmap"
 #define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
 
 /*
  * New folios wait in a list of their CPU before they are on the LRU, which is
@@ -233,20 +234,53 @@ static bool aging_command(char *command, size_t size)
 	return command[0];
 }
 
+static unsigned long lru_gen_caps(void)
+{
+	unsigned long caps = 0;
+	FILE *f = fopen(LRU_GEN_ENABLED, "r");
+
+	if (f && fscanf(f, "%lx", &caps) != 1)
+		caps = 0;
+	if (f)
+		fclose(f);
+	return caps;
+}
+
+static void lru_gen_set(unsigned long caps)
+{
+	FILE *f = fopen(LRU_GEN_ENABLED, "w");
+
+	if (f) {
+		fprintf(f, "%#lx", caps);
+		fclose(f);
+	}
+}
+
+/*
+ * Turn the multi-gen LRU on, with page table walks. False if it is not there,
+ * or does not walk here: it needs hardware that sets AF.
+ */
+static bool lru_gen_enable(unsigned long *before)
+{
+	*before = lru_gen_caps();
+	lru_gen_set(3);
+	if ((lru_gen_caps() & 3) == 3)
+		return true;
+	lru_gen_set(*before);
+	return false;
+}
+
 static void run_walk(const struct wl_case *c)
 {
 	struct region r = { 0 };
-	char command[1024], caps[32] = "";
+	char command[1024];
+	unsigned long before;
 	ssize_t done;
 	size_t seen;
 	int fd;
 
-	fd = open("/sys/kernel/mm/lru_gen/enabled", O_RDONLY);
-	if (fd < 0 || read(fd, caps, sizeof(caps) - 1) <= 0)
-		return case_skip(c, "no multi-gen LRU");
-	close(fd);
-	if ((strtoul(caps, NULL, 16) & 3) != 3)
-		return case_skip(c, "the multi-gen LRU walks no page tables here");
+	if (!lru_gen_enable(&before))
+		return case_skip(c, "no multi-gen LRU that walks page tables");
 	if (access(LRU_GEN, F_OK))
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	fd = open(LRU_GEN, O_WRONLY);
@@ -279,6 +313,7 @@ static void run_walk(const struct wl_case *c)
 	region_expect(&r, RW);
 	region_free(&r);
 	close(fd);
+	lru_gen_set(before);
 }
 
 static const struct wl_case cases[] = {

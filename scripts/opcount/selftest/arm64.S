@@ -67,8 +67,9 @@ main:
 
 	adr	x0, alias
 	and	x0, x0, #0x7fffffff
-	blr	x0
-	start
+	adr	x30, 1f
+	ret	x0			/* BTYPE as after BL */
+1:	start
 	bl	alias
 	stop
 
