@@ -60,7 +60,6 @@ static void mount_all(void)
 		{ "sysfs", "/sys" },
 		{ "devtmpfs", "/dev" },
 		{ "debugfs", "/sys/kernel/debug" },
-		{ "cgroup2", "/sys/fs/cgroup" },
 		{ "tmpfs", "/tmp" },
 		{ "tmpfs", "/dev/shm" },
 	};

@@ -130,6 +130,10 @@ static void flush(FILE *file)
 
 /* Symbols */
 
+/*
+ * Of the names of one address the last is taken: the function's own rather
+ * than __aliases and section markers, for "_" sorts before small letters.
+ */
 static int symbol_cmp(const void *a, const void *b)
 {
 	const struct symbol *x = a, *y = b;
