@@ -4,8 +4,9 @@
 A kernel is (base, tree, config, purpose):
   tree     stock or patched
   config   a fragment name: arm64, powerpc-64k, ... (scripts/config/)
-  purpose  bench: as people run it; test: plus scripts/config/test.config
-It is built in build/<base>/<tree>/o-<config>-<purpose>.
+  purpose  bench: as people run it; test: plus scripts/config/<arch>-test.config
+It is built in build/<base>/<tree>/o-<config>-<purpose>; an architecture that
+has nothing to add for tests is tested on its bench kernel.
 
   kernel.py    build all that ARCH=, CPU= and BASE= name
 """
@@ -48,7 +49,13 @@ class Kernel:
 
     @property
     def objects(self) -> Path:
-        return self.source / f"o-{self.config}-{self.purpose}"
+        own = self.extra_fragment.is_file()
+        return self.source / (f"o-{self.config}-"
+                              f"{self.purpose if own else 'bench'}")
+
+    @property
+    def extra_fragment(self) -> Path:
+        return SCRIPTS / "config" / f"{self.arch.name}-{self.purpose}.config"
 
     @property
     def image(self) -> Path:
@@ -56,13 +63,13 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        return f"kernel {self.base} {self.tree} {self.config} {self.purpose}"
+        return f"kernel {self.base} {self.tree} " \
+               f"{self.objects.name.removeprefix('o-')}"
 
     def fragments(self) -> list[Path]:
-        names = ["common", self.arch.name, self.config, self.purpose]
-        paths = [SCRIPTS / "config" / f"{n}.config"
-                 for n in dict.fromkeys(names)]
-        return [p for p in paths if p.is_file()]
+        paths = [SCRIPTS / "config" / f"{name}.config" for name in
+                 dict.fromkeys(["common", self.arch.name, self.config])]
+        return [p for p in [*paths, self.extra_fragment] if p.is_file()]
 
 
 def make_argv(kernel: Kernel, *args: str) -> list[str]:
@@ -240,7 +247,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
         lines.append(f"file {path} {file} 0755 0 0")
     out = kernel.objects / "ext"
     out.mkdir(exist_ok=True)
-    spec, archive = out / "initramfs.list", out / "initramfs.cpio"
+    spec = out / f"initramfs-{kernel.purpose}.list"
+    archive = spec.with_suffix(".cpio")
     spec.write_text("\n".join(lines) + "\n")
     with archive.open("wb") as handle:
         done = subprocess.run([kernel.objects / "usr/gen_init_cpio", "-t", "0",

@@ -11,7 +11,7 @@ from lib import OK, ROOT, SCRIPTS, USAGE, Fail, rel, run_main
 KINDS = {
     "kunit": ("kunit.c", "kunit/{name}_kunit.c",
               "make test PART=kunit; a new kernel option goes to "
-              "scripts/config/test.config"),
+              "scripts/config/<arch>-test.config"),
     "workload": ("workload.c", "scripts/workloads/{name}.c",
                  "make bench W={name}"),
     "patch-base": ("base", "patches/{name}/base",

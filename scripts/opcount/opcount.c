@@ -39,6 +39,10 @@
  *   counts again.
  * - Exact with one vCPU. The additions in translated code are not atomic, so
  *   with more vCPUs some are lost; marks are global to all of them.
+ * - Repeatable if QEMU's time does not depend on the host's: with -icount
+ *   shift=1,sleep=off -rtc base=2026-01-01,clock=vm to the last digit on arm64,
+ *   to a fraction of a percent on powerpc. Without, each timer interrupt
+ *   between the marks adds a few thousand instructions.
  * - Of kernel addresses: arm64 bit 63, powerpc from 0xc000000000000000. On
  *   powerpc, code that the kernel runs in real mode at low addresses cannot be
  *   told from user code and is not counted. Interrupts between the marks are.

@@ -134,7 +134,7 @@ check_lost() {
 		-kernel "$tmp/misuse.img" -no-shutdown \
 		-plugin "$out/libopcount.so,out=$counts" &
 	pid=$!
-	for ((i = 0; i < 3000; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		grep -q '^0.insn' "$counts" 2>/dev/null && break
 		sleep 0.1
 	done

@@ -128,6 +128,15 @@ struct wl_counters {
 	unsigned long ipi, fault, ctxt;
 };
 
+/*
+ * Shared, for a step may begin in a child and end in its parent, and so that
+ * reading the counters after a fork is not a page fault that they count.
+ */
+struct wl_shared {
+	struct wl_counters before, after;
+	char text[4 * MIB];
+};
+
 struct thp_setting {
 	char path[128], was[16];
 };
@@ -143,8 +152,7 @@ static struct {
 	bool measured;
 	unsigned int ran;
 	int interrupts, vmstat, stat;
-	/* Shared, for a step may begin in a child and end in its parent. */
-	struct wl_counters *before;
+	struct wl_shared *shared;
 
 	sigjmp_buf env;
 	volatile sig_atomic_t armed;
@@ -227,13 +235,14 @@ static inline void step_set(const struct wl_case *c, unsigned int i)
 /* The whole of a /proc file that stays open. */
 static inline const char *proc_text(int fd)
 {
-	static char text[4 * MIB];
+	const size_t max = sizeof(wl.shared->text) - 1;
+	char *text = wl.shared->text;
 	size_t len = 0;
 	ssize_t n;
 
-	while ((n = pread(fd, text + len, sizeof(text) - 1 - len, len)) > 0)
+	while ((n = pread(fd, text + len, max - len, len)) > 0)
 		len += n;
-	if (n < 0 || len == sizeof(text) - 1)
+	if (n < 0 || len == max)
 		fail("a file of /proc cannot be read as a whole");
 	text[len] = '\0';
 	return text;
@@ -299,7 +308,7 @@ static inline void step_start(void)
 {
 	if (!wl.measured)
 		return;
-	counters_read(wl.before);
+	counters_read(&wl.shared->before);
 	mark_start();
 }
 
@@ -311,16 +320,17 @@ static inline void step_begin(const struct wl_case *c, unsigned int i)
 
 static inline void step_end(unsigned long units)
 {
-	struct wl_counters now;
+	const struct wl_counters *before = &wl.shared->before;
+	const struct wl_counters *after = &wl.shared->after;
 
 	if (!wl.measured)
 		return;
 	mark_stop();
-	counters_read(&now);
+	counters_read(&wl.shared->after);
 	dprintf(STDOUT_FILENO,
 		"@@ step %s units %lu ipi %lu fault %lu ctxt %lu\n",
-		wl.step, units, now.ipi - wl.before->ipi,
-		now.fault - wl.before->fault, now.ctxt - wl.before->ctxt);
+		wl.step, units, after->ipi - before->ipi,
+		after->fault - before->fault, after->ctxt - before->ctxt);
 	wl.ran++;
 }
 
@@ -883,7 +893,6 @@ static inline int proc_open(const char *path)
  */
 static inline void warm_up(void)
 {
-	struct wl_counters now;
 	unsigned char *page;
 	pid_t pid;
 
@@ -900,8 +909,8 @@ static inline void warm_up(void)
 		_exit(0);
 	reap(pid, 0);
 	must(munmap(page, wl.page));
-	counters_read(wl.before);
-	counters_read(&now);
+	counters_read(&wl.shared->before);
+	counters_read(&wl.shared->after);
 }
 
 /**
@@ -957,9 +966,10 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 		wl.interrupts = proc_open("/proc/interrupts");
 		wl.vmstat = proc_open("/proc/vmstat");
 		wl.stat = proc_open("/proc/stat");
-		wl.before = mmap(NULL, wl.page, PROT_READ | PROT_WRITE,
+		wl.shared = mmap(NULL, sizeof(*wl.shared),
+				 PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (wl.before == MAP_FAILED)
+		if (wl.shared == MAP_FAILED)
 			fail("out of memory");
 		must(sigaction(SIGSEGV, &action, NULL));
 		must(sigaction(SIGBUS, &action, NULL));
