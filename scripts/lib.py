@@ -84,8 +84,8 @@ class Arch:
     name: str
     cross: str
     image: str
-    targets: list[str]
-    packages: list[str]
+    targets: tuple[str, ...]
+    packages: tuple[str, ...]
     debian_arch: str
     port: str
     append: str
@@ -118,8 +118,8 @@ def get_arch(name: str) -> Arch:
         raise Fail(USAGE, f"ARCH={name} is not known",
                    f"valid: {' '.join(arch_names())}")
     d = read_data(SCRIPTS / "arch" / f"{name}.conf")
-    return Arch(name, d["CROSS"], d["IMAGE"], d["TARGETS"].split(),
-                d["PACKAGES"].split(), d["DEBIAN_ARCH"], d["PORT"],
+    return Arch(name, d["CROSS"], d["IMAGE"], tuple(d["TARGETS"].split()),
+                tuple(d["PACKAGES"].split()), d["DEBIAN_ARCH"], d["PORT"],
                 d["APPEND"], d["CONSOLE_ARGS"], d["PORT_ARGS"])
 
 
