@@ -195,7 +195,7 @@ def stage(kernel: Kernel, what: str) -> list[Path]:
             for stale in out.glob(f"{old.stem}.*"):
                 stale.unlink()
     log = kernel.objects / "ext" / f"{what}.log"
-    done = subprocess.run(make_argv(kernel, f"M=ext/{what}", "W=1", "modules"),
+    done = subprocess.run(make_argv(kernel, f"M=ext/{what}", "modules"),
                           cwd=kernel.objects, env=make_env(), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     log.write_text(done.stdout)
@@ -208,11 +208,12 @@ def stage(kernel: Kernel, what: str) -> list[Path]:
 
 
 def programs(arch: Arch, base: str) -> Path:
-    """Cross-build init and every workload, static; returns the folder."""
+    """Cross-build init, workloads and stress programs, static; the folder."""
     out = BUILD / base / f"guest-{arch.name}"
     out.mkdir(parents=True, exist_ok=True)
     jobs = {"init": SCRIPTS / "guest" / "init.c",
-            **{n: SCRIPTS / "workloads" / f"{n}.c" for n in workload_names()}}
+            **{n: SCRIPTS / "workloads" / f"{n}.c" for n in workload_names()},
+            **{p.stem: p for p in (SCRIPTS / "stress").glob("*.c")}}
     header = SCRIPTS / "workloads" / "workload.h"
     for name, source in jobs.items():
         target = out / name
@@ -230,8 +231,8 @@ def programs(arch: Arch, base: str) -> Path:
 
 
 def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
-    """An archive with init, the workloads, KUnit and the suites (test
-    kernels), and extra files {path in guest: file}."""
+    """An archive with init, the workloads, KUnit, the suites and the stress
+    programs (test kernels), and extra files {path in guest: file}."""
     guest = programs(kernel.arch, kernel.base)
     lines = [f"dir /{d} 0755 0 0" for d in
              ("dev", "proc", "sys", "tmp", "bin", "lib", "lib/kunit", "mnt")]
@@ -243,6 +244,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
         lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]
         lines += [f"file /lib/kunit/{ko.name} {ko} 0644 0 0"
                   for ko in stage(kernel, "kunit")]
+        lines += [f"file /bin/{p.stem} {guest / p.stem} 0755 0 0"
+                  for p in sorted((SCRIPTS / "stress").glob("*.c"))]
     for path, file in (extra or {}).items():
         lines.append(f"file {path} {file} 0755 0 0")
     out = kernel.objects / "ext"

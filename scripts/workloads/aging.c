@@ -93,7 +93,7 @@ static void idle_init(struct idle_bits *b, const struct region *r)
 	memset(b->got, 0xff, b->words * sizeof(*b->got));
 }
 
-/* Every run of words that are ours, and nothing else. Returns false on error. */
+/* Every run of words that are ours and nothing else. False on an error. */
 static bool idle_io(const struct idle_bits *b, bool set)
 {
 	for (size_t i = 0, end; i < b->words; i = end) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // 16 GiB to read-only, read, to read-write, written, twice
 // memory: 18432
-// timeout: 900
+// timeout: 1800
 
 #include "workload.h"
 

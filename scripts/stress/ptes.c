@@ -1,0 +1,780 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ptes - race stress: hardware makes page table entries dirty while the kernel
+ * updates them, and no byte that was written may be lost.
+ *
+ * A round prepares pages whose entries are writable-clean, so that the first
+ * write to each is an update by hardware. For each page (or block of pages) the
+ * main thread has the kernel update the entry, and a writer, which is another
+ * thread or process, writes at a random point of that update. Then the pages are
+ * given to reclaim, which drops what nobody has marked dirty:
+ *
+ *   anon	private pages after MADV_FREE: without dirty state, reclaim frees
+ *		them and they read as zero;
+ *   file	holes of a tmpfs file: the same, since a clean page of a hole holds
+ *		nothing but zeroes.
+ *
+ * So a lost dirty state is a lost byte, and the check looks for bytes.
+ *
+ * Nearly no write would hit the few instructions between the load and the store
+ * of an update. A kernel with CONFIG_SETTLED_PTES_TEST waits there, and counts
+ * the updates whose entry changed meanwhile: overlaps. A case without overlaps
+ * has shown nothing and fails.
+ *
+ * One line a case: the updates of the kind under test (all, and those that were
+ * plain), overlaps, how many of these the kernel lost, and lost words. Exit
+ * status: 0 all is well, 1 a case failed, 2 usage, 4 the kernel lacks the hooks.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define HOOKS		"/sys/kernel/debug/settled_ptes"
+#define THP_64K		"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
+#define PAGES		64
+#define BLOCK		(64 * 1024UL)
+
+enum { EXIT_FAIL = 1, EXIT_USAGE = 2, EXIT_SKIP = 4 };
+
+/* The kernel's kinds of updates, as far as cases are about them */
+enum { CLEAR, WRPROTECT, YOUNG, CLEAN, ACCESS_FLAGS, PROT, NR_KINDS };
+
+static const char * const kinds[NR_KINDS] = {
+	"clear", "wrprotect", "young", "clean", "access_flags", "prot",
+};
+
+enum memory { ANON, FILE_HOLES };
+enum command { TOUCH, WRITE, QUIT };
+
+/**
+ * struct helper - a thread or process that does as it is told
+ * @go: number of commands given, by main
+ * @done: number of commands done, by the helper
+ * @command: what to do, and the arguments of it:
+ * @first: first page
+ * @n: number of pages
+ * @value: WRITE: what to write to the first page; one more for each that follows
+ * @span: WRITE: time (ns) within which the update happens
+ * @step: WRITE: time (ns) from one page to the next
+ * @random: state of its random numbers
+ * @cpu: where it runs
+ */
+struct helper {
+	_Atomic unsigned int go, done;
+	enum command command;
+	size_t first, n;
+	uint64_t value, span, step, random;
+	int cpu;
+};
+
+/**
+ * struct test - one way to update entries while somebody writes
+ * @name: option --op, the memory and the writer
+ * @kinds: bits of the kinds of updates that it is about
+ * @memory: ANON or FILE_HOLES
+ * @process: the writer is another process, and it is its entries that are updated
+ * @all: one update covers all pages
+ * @update: have the kernel update the entries of @n pages from page @first on
+ */
+struct test {
+	const char *name;
+	unsigned int kinds;
+	enum memory memory;
+	bool process, all;
+	void (*update)(size_t first, size_t n);
+};
+
+static struct {
+	size_t page, len, block;
+	unsigned char *base, *spare;
+	int file, pidfd, pagemap, idle, uffd;
+	struct helper *writer, *reader;
+	uint64_t value, span;
+	pid_t owner, child;
+	pthread_t threads[2];
+	unsigned long torn;
+} s = { .file = -1, .pidfd = -1, .pagemap = -1, .idle = -1, .uffd = -1 };
+
+__attribute__((noreturn, format(printf, 1, 2)))
+static void fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	dprintf(STDOUT_FILENO, "@@ fail ptes: ");
+	va_start(ap, fmt);
+	vdprintf(STDOUT_FILENO, fmt, ap);
+	va_end(ap);
+	dprintf(STDOUT_FILENO, "\n");
+	_exit(EXIT_FAIL);
+}
+
+/* For a call that has no reason to go wrong. */
+#define must(call)							\
+({									\
+	__auto_type ret_ = (call);					\
+									\
+	if (ret_ < 0)							\
+		fail("%s: %s", #call, strerror(errno));			\
+	ret_;								\
+})
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static void stay_on_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &set);
+	must(sched_setaffinity(0, sizeof(set), &set));
+}
+
+static unsigned char *page_at(size_t page)
+{
+	return s.base + page * s.page;
+}
+
+/* Where in a page a value goes: any word of it, the value tells which. */
+static size_t word_of(uint64_t value)
+{
+	uint64_t hash = value * 0x9e3779b97f4a7c15ULL >> 32;
+
+	return hash % (s.page / sizeof(value)) * sizeof(value);
+}
+
+/* --- helpers ------------------------------------------------------------- */
+
+/*
+ * Read all pages, so that they are mapped and young. Reclaim and aging leave a
+ * page alone that waits for the LRU lists in a batch of this CPU; any madvise()
+ * of this kind empties those.
+ */
+static void touch(size_t first, size_t n)
+{
+	for (size_t i = first; i < first + n; i++)
+		*(volatile unsigned char *)page_at(i);
+	must(madvise(s.spare, s.page, MADV_COLD));
+}
+
+static void write_pages(struct helper *h)
+{
+	uint64_t sweep = h->n * h->step, at = now();
+
+	at += draw(&h->random) % ((h->span > sweep ? h->span - sweep : 0) + 1);
+	for (size_t i = 0; i < h->n; i++, at += h->step) {
+		volatile uint64_t *word = (volatile uint64_t *)
+			(page_at(h->first + i) + word_of(h->value + i));
+
+		while (now() < at)
+			;
+		*word = h->value + i;
+	}
+}
+
+static void *helper_main(void *arg)
+{
+	struct helper *h = arg;
+	unsigned int seen = h->done;
+	enum command command;
+
+	stay_on_cpu(h->cpu);
+	do {
+		while (atomic_load_explicit(&h->go, memory_order_acquire) ==
+		       seen)
+			;
+		seen++;
+		command = h->command;
+		if (command == TOUCH)
+			touch(h->first, h->n);
+		else if (command == WRITE)
+			write_pages(h);
+		atomic_store_explicit(&h->done, seen, memory_order_release);
+	} while (command != QUIT);
+	return NULL;
+}
+
+static void give(struct helper *h, enum command command, size_t first, size_t n)
+{
+	h->command = command;
+	h->first = first;
+	h->n = n;
+	atomic_fetch_add_explicit(&h->go, 1, memory_order_release);
+}
+
+static void await(struct helper *h)
+{
+	while (atomic_load_explicit(&h->done, memory_order_acquire) !=
+	       atomic_load_explicit(&h->go, memory_order_relaxed))
+		;
+}
+
+static void order(struct helper *h, enum command command, size_t first,
+		  size_t n)
+{
+	give(h, command, first, n);
+	await(h);
+}
+
+static void start_thread(struct helper *h, pthread_t *thread)
+{
+	if (pthread_create(thread, NULL, helper_main, h))
+		fail("pthread_create");
+}
+
+static pid_t start_process(struct helper *h)
+{
+	pid_t pid = must(fork());
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		helper_main(h);
+		_exit(0);
+	}
+	return pid;
+}
+
+/* --- updates ------------------------------------------------------------- */
+
+static void advise(size_t first, size_t n, int advice)
+{
+	struct iovec iov = { page_at(first), n * s.page };
+
+	if (must(syscall(SYS_process_madvise, s.pidfd, &iov, 1, advice, 0)) !=
+	    (long)iov.iov_len)
+		fail("process_madvise: not all of it");
+}
+
+static void update_reclaim(size_t first, size_t n)
+{
+	advise(first, n, MADV_PAGEOUT);
+}
+
+static void update_cold(size_t first, size_t n)
+{
+	advise(first, n, MADV_COLD);
+}
+
+static void update_zap(size_t first, size_t n)
+{
+	must(madvise(page_at(first), n * s.page, MADV_DONTNEED));
+}
+
+/* A writer that comes while it is read-only has to try again: on_segv(). */
+static void update_mprotect(size_t first, size_t n)
+{
+	must(mprotect(page_at(first), n * s.page, PROT_READ));
+	must(mprotect(page_at(first), n * s.page, PROT_READ | PROT_WRITE));
+}
+
+/* Mark the page idle, which clears AF in all entries that map it. */
+static void update_idle(size_t first, size_t n)
+{
+	uint64_t entry, bit;
+
+	(void)n;
+	must(pread(s.pagemap, &entry, sizeof(entry),
+		   (uintptr_t)page_at(first) / s.page * sizeof(entry)));
+	if (!(entry >> 63))
+		return;
+	entry &= (1ULL << 55) - 1;
+	bit = 1ULL << entry % 64;
+	must(pwrite(s.idle, &bit, sizeof(bit), entry / 64 * 8));
+}
+
+/*
+ * What the child sees must not change any more, whoever writes in the parent:
+ * it looks twice.
+ */
+static void update_fork(size_t first, size_t n)
+{
+	s.child = must(fork());
+	if (!s.child) {
+		uint64_t old[PAGES], end = now() + 100000;
+		bool torn = false;
+
+		for (size_t i = 0; i < n; i++)
+			memcpy(&old[i], page_at(first + i) +
+			       word_of(s.value + i), sizeof(old[i]));
+		while (now() < end)
+			;
+		for (size_t i = 0; i < n; i++)
+			torn |= memcmp(&old[i], page_at(first + i) +
+				       word_of(s.value + i), sizeof(old[i]));
+		_exit(torn);
+	}
+}
+
+static void reap(void)
+{
+	int status;
+
+	if (!s.child)
+		return;
+	must(waitpid(s.child, &status, 0));
+	s.torn += status != 0;
+	s.child = 0;
+}
+
+/*
+ * CPUs that set AF by themselves have no faults on present entries that lack it,
+ * but for this: a fault that waits for userfaultfd is handled again when it is
+ * woken up, without another try of the access. Until then there is a page, and
+ * its entry is clean and old.
+ */
+static void before_access_flags(size_t page)
+{
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)page_at(page), .src = (uintptr_t)s.spare,
+		.len = s.page, .mode = UFFDIO_COPY_MODE_DONTWAKE,
+	};
+	struct uffd_msg msg;
+
+	must(madvise(page_at(page), s.page, MADV_DONTNEED));
+	give(s.reader, TOUCH, page, 1);
+	must(read(s.uffd, &msg, sizeof(msg)));
+	must(ioctl(s.uffd, UFFDIO_COPY, &copy));
+	must(madvise(page_at(page), s.page, MADV_FREE));
+}
+
+static void update_access_flags(size_t first, size_t n)
+{
+	struct uffdio_range range = { (uintptr_t)page_at(first), n * s.page };
+
+	must(ioctl(s.uffd, UFFDIO_WAKE, &range));
+	await(s.reader);
+}
+
+static void uffd_register(bool on)
+{
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)s.base, s.len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	if (on)
+		must(ioctl(s.uffd, UFFDIO_REGISTER, &reg));
+	else
+		must(ioctl(s.uffd, UFFDIO_UNREGISTER, &reg.range));
+}
+
+static const struct test tests[] = {
+	{ "wrprotect/anon/thread", 1 << WRPROTECT, ANON, false, true,
+	  update_fork },
+	{ "clear/anon/thread", 1 << CLEAR, ANON, false, false, update_reclaim },
+	{ "clear/file/thread", 1 << CLEAR, FILE_HOLES, false, false,
+	  update_zap },
+	{ "clear/file/process", 1 << CLEAR, FILE_HOLES, true, false,
+	  update_reclaim },
+	{ "young/anon/thread", 1 << YOUNG, ANON, false, false, update_idle },
+	{ "young/file/process", 1 << YOUNG, FILE_HOLES, true, false,
+	  update_idle },
+	{ "clean/anon/thread", 1 << CLEAN, ANON, false, false, update_cold },
+	{ "clean/file/process", 1 << CLEAN, FILE_HOLES, true, false,
+	  update_cold },
+	{ "access-flags/anon/thread", 1 << ACCESS_FLAGS, ANON, false, false,
+	  update_access_flags },
+	/* Which of the two kinds it is depends on how the kernel does it. */
+	{ "mprotect/anon/thread", 1 << CLEAR | 1 << PROT, ANON, false, false,
+	  update_mprotect },
+	{ "mprotect/file/thread", 1 << CLEAR | 1 << PROT, FILE_HOLES, false,
+	  false, update_mprotect },
+};
+
+/* --- what the kernel counts ---------------------------------------------- */
+
+struct counts {
+	long plain, atomic, raced, lost;
+};
+
+/* Add up the kinds of @mask; the bits of delay_ops for them. */
+static unsigned int read_counts(unsigned int mask, struct counts *sum)
+{
+	char text[4096], *line, *rest = text;
+	unsigned int ops = 0, found = 0;
+	int fd = must(open(HOOKS "/stats", O_RDONLY));
+	ssize_t len = must(read(fd, text, sizeof(text) - 1));
+
+	close(fd);
+	text[len] = '\0';
+	memset(sum, 0, sizeof(*sum));
+	strsep(&rest, "\n");
+	for (int op = 0; (line = strsep(&rest, "\n")) && *line; op++) {
+		struct counts c;
+		char name[32];
+
+		if (sscanf(line, "%31s %ld %ld %ld %ld", name, &c.plain,
+			   &c.atomic, &c.raced, &c.lost) != 5)
+			fail("%s", line);
+		for (int kind = 0; kind < NR_KINDS; kind++) {
+			if (!(mask & 1U << kind) || strcmp(name, kinds[kind]))
+				continue;
+			sum->plain += c.plain;
+			sum->atomic += c.atomic;
+			sum->raced += c.raced;
+			sum->lost += c.lost;
+			ops |= 1U << op;
+			found |= 1U << kind;
+		}
+	}
+	if (found != mask)
+		fail("the kernel does not count all of the kinds %#x", mask);
+	return ops;
+}
+
+static void write_text(const char *path, const char *fmt, unsigned long value)
+{
+	char text[32];
+	int fd = open(path, O_WRONLY), len;
+
+	if (fd < 0)
+		fail("%s: %s", path, strerror(errno));
+	len = snprintf(text, sizeof(text), fmt, value);
+	if (write(fd, text, len) != len)
+		fail("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* --- rounds -------------------------------------------------------------- */
+
+/* Leave pages that are present, young, writable, clean. */
+static void prepare(const struct test *t)
+{
+	if (t->memory == ANON) {
+		/* What an update has split up is to be one block again */
+		if (s.block > 1)
+			must(madvise(s.base, s.len, MADV_DONTNEED));
+		for (size_t i = 0; i < PAGES; i++)
+			*(volatile unsigned char *)page_at(i) = 1;
+		must(madvise(s.base, s.len, MADV_FREE));
+	} else {
+		must(ftruncate(s.file, 0));
+		must(ftruncate(s.file, s.len));
+	}
+	order(s.writer, TOUCH, 0, PAGES);
+}
+
+static void race(const struct test *t, uint64_t delay)
+{
+	size_t n = t->all ? PAGES : s.block;
+
+	for (size_t first = 0; first < PAGES; first += n) {
+		uint64_t began;
+
+		if (t->update == update_access_flags)
+			before_access_flags(first);
+		s.writer->value = s.value + first;
+		s.writer->span = s.span;
+		s.writer->step = n > 1 ? delay : 0;
+		began = now();
+		give(s.writer, WRITE, first, n);
+		t->update(first, n);
+		/* How long the next one will take: a running average */
+		s.span = (7 * s.span + now() - began) / 8;
+		await(s.writer);
+		reap();
+	}
+}
+
+static unsigned long missing(const struct test *t, const char *when)
+{
+	static unsigned int told;
+	unsigned long count = 0;
+
+	for (size_t i = 0; i < PAGES; i++) {
+		size_t at = word_of(s.value + i);
+		uint64_t found;
+
+		if (t->memory == FILE_HOLES)
+			must(pread(s.file, &found, sizeof(found),
+				   i * s.page + at));
+		else
+			memcpy(&found, page_at(i) + at, sizeof(found));
+		if (found == s.value + i)
+			continue;
+		count++;
+		if (told++ < 5)
+			printf("%s: page %zu holds %#lx %s, %#lx was written\n",
+			       t->name, i, (unsigned long)found, when,
+			       (unsigned long)(s.value + i));
+	}
+	return count;
+}
+
+/* Returns the number of words that were written and are not there. */
+static unsigned long one_round(const struct test *t, uint64_t delay)
+{
+	unsigned long lost;
+
+	if (t->update == update_access_flags) {
+		uffd_register(true);
+		race(t, delay);
+		uffd_register(false);
+	} else {
+		prepare(t);
+		race(t, delay);
+	}
+	lost = missing(t, "after the race");
+	if (!lost) {
+		order(s.writer, TOUCH, 0, PAGES);
+		advise(0, PAGES, MADV_PAGEOUT);
+		lost = missing(t, "after reclaim");
+	}
+	s.value += PAGES;
+	return lost;
+}
+
+/* The control: reclaim has to drop what is clean, else no loss would show. */
+static void check_reclaim(const struct test *t)
+{
+	unsigned long kept = 0;
+
+	prepare(t);
+	advise(0, PAGES, MADV_PAGEOUT);
+	for (size_t i = 0; i < PAGES; i++) {
+		uint64_t entry;
+
+		must(pread(s.pagemap, &entry, sizeof(entry),
+			   (uintptr_t)page_at(i) / s.page * sizeof(entry)));
+		kept += entry >> 63;
+	}
+	if (kept > PAGES / 4)
+		fail("%s: reclaim keeps %lu of %d clean pages", t->name, kept,
+		     PAGES);
+}
+
+static void on_segv(int sig)
+{
+	/* Return, and so repeat the write */
+	(void)sig;
+}
+
+static void set_up(const struct test *t)
+{
+	char path[64];
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+
+	if (t->memory == FILE_HOLES) {
+		flags = MAP_SHARED;
+		s.file = must(memfd_create("ptes", 0));
+		must(ftruncate(s.file, s.len));
+	}
+	/* A whole block before it, to be aligned to one */
+	s.base = mmap(NULL, s.len + BLOCK, PROT_NONE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s.base == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	s.base += -(uintptr_t)s.base % BLOCK;
+	if (mmap(s.base, s.len, PROT_READ | PROT_WRITE, flags | MAP_FIXED,
+		 s.file, 0) == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+
+	signal(SIGSEGV, t->update == update_mprotect ? on_segv : SIG_DFL);
+	s.owner = t->process ? start_process(s.writer) : getpid();
+	if (!t->process)
+		start_thread(s.writer, &s.threads[0]);
+	if (t->update == update_access_flags) {
+		struct uffdio_api api = { .api = UFFD_API };
+
+		s.uffd = must(syscall(SYS_userfaultfd, O_CLOEXEC));
+		must(ioctl(s.uffd, UFFDIO_API, &api));
+		start_thread(s.reader, &s.threads[1]);
+	}
+	s.pidfd = must(syscall(SYS_pidfd_open, s.owner, 0));
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", s.owner);
+	s.pagemap = must(open(path, O_RDONLY));
+	s.span = 100000;
+}
+
+static void tear_down(const struct test *t)
+{
+	order(s.writer, QUIT, 0, 0);
+	if (t->process)
+		must(waitpid(s.owner, NULL, 0));
+	else
+		pthread_join(s.threads[0], NULL);
+	if (t->update == update_access_flags) {
+		order(s.reader, QUIT, 0, 0);
+		pthread_join(s.threads[1], NULL);
+		close(s.uffd);
+	}
+	close(s.pidfd);
+	close(s.pagemap);
+	if (s.file >= 0)
+		close(s.file);
+	s.file = -1;
+	munmap(s.base, s.len);
+}
+
+static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
+{
+	const unsigned int all_kinds = (1U << NR_KINDS) - 1;
+	struct counts before, after, all_before, all_after;
+	unsigned long lost = 0, overlaps, updates;
+	const char *verdict;
+	uint64_t took;
+
+	s.torn = 0;
+	set_up(t);
+	check_reclaim(t);
+	write_text(HOOKS "/delay_ops", "%#lx", read_counts(t->kinds, &before));
+	write_text(HOOKS "/delay_ns", "%lu", delay);
+	read_counts(all_kinds, &all_before);
+	took = now();
+	for (unsigned long i = 0; i < rounds; i++)
+		lost += one_round(t, delay);
+	took = now() - took;
+	write_text(HOOKS "/delay_ns", "%lu", 0);
+	read_counts(t->kinds, &after);
+	read_counts(all_kinds, &all_after);
+	tear_down(t);
+
+	updates = after.plain + after.atomic - before.plain - before.atomic;
+	overlaps = after.raced + after.lost - before.raced - before.lost;
+	if (lost)
+		verdict = "FAILED: written bytes are lost";
+	else if (all_after.lost != all_before.lost)
+		verdict = "FAILED: the kernel lost updates";
+	else if (s.torn)
+		verdict = "FAILED: a child saw the parent's writes";
+	else if (!overlaps)
+		verdict = "FAILED: no overlap, nothing is shown";
+	else
+		verdict = "ok";
+	printf("%s: races %lu updates %lu plain %ld overlaps %lu "
+	       "kernel-lost %ld words-lost %lu torn %lu seconds %.1f: %s\n",
+	       t->name, rounds * PAGES, updates, after.plain - before.plain,
+	       overlaps, all_after.lost - all_before.lost, lost, s.torn,
+	       took / 1e9, verdict);
+	fflush(stdout);
+	return !strcmp(verdict, "ok");
+}
+
+static bool wanted(const struct test *t, const char *op)
+{
+	size_t len = op ? strlen(op) : 0;
+
+	if (s.block > 1 && (t->memory != ANON ||
+			    t->update == update_access_flags))
+		return false;
+	return !op || (!strncmp(t->name, op, len) &&
+		       (t->name[len] == '/' || !t->name[len]));
+}
+
+__attribute__((noreturn))
+static void usage(void)
+{
+	fprintf(stderr,
+		"ptes [--op=NAME] [--rounds=N] [--delay=NS] [--seed=N] [--folio=64k]\n"
+		"  --op     a name as it is printed, or its beginning up to a slash\n"
+		"  --rounds of %d pages each, per case (200)\n"
+		"  --delay  in each update of the kind under test (20000)\n"
+		"  --folio  anonymous memory in contpte blocks, updated as a whole\n",
+		PAGES);
+	exit(EXIT_USAGE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "op", required_argument, NULL, 'o' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "delay", required_argument, NULL, 'd' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "folio", required_argument, NULL, 'f' },
+		{ }
+	};
+	unsigned long rounds = 200, delay = 20000, seed = 1;
+	unsigned int ran = 0, failed = 0;
+	const char *op = NULL;
+	int c;
+
+	s.block = 1;
+	s.page = sysconf(_SC_PAGESIZE);
+	s.len = PAGES * s.page;
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'o')
+			op = optarg;
+		else if (c == 'r')
+			rounds = strtoul(optarg, NULL, 0);
+		else if (c == 'd')
+			delay = strtoul(optarg, NULL, 0);
+		else if (c == 's')
+			seed = strtoul(optarg, NULL, 0);
+		else if (c == 'f' && !strcmp(optarg, "64k"))
+			s.block = BLOCK / s.page;
+		else
+			usage();
+	}
+	if (optind != argc || !rounds || !seed)
+		usage();
+	if (access(HOOKS, F_OK)) {
+		printf("@@ skip ptes: the kernel lacks CONFIG_SETTLED_PTES_TEST\n");
+		return EXIT_SKIP;
+	}
+	if (s.block > 1)
+		write_text(THP_64K "enabled", "always", 0);
+
+	stay_on_cpu(0);
+	s.value = 1;
+	s.idle = must(open("/sys/kernel/mm/page_idle/bitmap", O_RDWR));
+	s.spare = mmap(NULL, s.page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	s.writer = mmap(NULL, 2 * sizeof(*s.writer), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s.spare == MAP_FAILED || s.writer == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	*s.spare = 1;
+	s.reader = s.writer + 1;
+	s.writer->cpu = 1;
+	s.reader->cpu = 2;
+	s.writer->random = seed * 0x9e3779b97f4a7c15ULL;
+	printf("ptes: %ld CPUs, page %zu, block %zu, rounds %lu, delay %lu ns, seed %lu\n",
+	       sysconf(_SC_NPROCESSORS_ONLN), s.page, s.block, rounds, delay,
+	       seed);
+
+	for (size_t i = 0; i < ARRAY_SIZE(tests); i++) {
+		if (!wanted(&tests[i], op))
+			continue;
+		ran++;
+		failed += !run(&tests[i], rounds, delay);
+	}
+	if (!ran)
+		usage();
+	printf("ptes: %u cases, %u failed\n", ran, failed);
+	return failed ? EXIT_FAIL : 0;
+}
