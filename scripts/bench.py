@@ -313,15 +313,10 @@ def prepare(base: str, chosen: list[Variant]) -> None:
     """Source, series, kernels, op counter."""
     series.trees(base)
     boot.plugin()
-    built = set()
     for variant in chosen:
         for tree in TREES:
-            kernel = kernels.Kernel(base, tree, variant.arch, variant.config,
-                                    "bench")
-            if kernel not in built:
-                kernels.build(kernel)
-                kernels.initramfs(kernel)
-                built.add(kernel)
+            kernels.build(kernels.Kernel(base, tree, variant.arch,
+                                         variant.config, "bench"))
 
 
 def bench_variant(base: str, variant: Variant, workloads: list[str]

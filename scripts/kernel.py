@@ -141,8 +141,13 @@ def missing_options(wanted: str, config: str, stock: bool) -> list[str]:
     return missing
 
 
+BUILT: set[Path] = set()
+
+
 def build(kernel: Kernel) -> None:
-    """Build image and modules, with progress."""
+    """Build image and modules, with progress; once in a run of a script."""
+    if kernel.objects in BUILT:
+        return
     configure(kernel)
     log = kernel.objects / "build.log"
     total = 0
@@ -174,6 +179,7 @@ def build(kernel: Kernel) -> None:
     if done > 200:
         count_file.write_text(str(done))
     step.done(f"done, {done} steps")
+    BUILT.add(kernel.objects)
 
 
 def stage(kernel: Kernel, what: str) -> list[Path]:
