@@ -6,6 +6,8 @@
 # Exit: 0 all clean, 1 something was found; the last line counts.
 set -euo pipefail
 export LC_ALL=C
+# Debian has the modules that checkpatch's helpers import, other pythons may not.
+export PATH=/usr/bin:/bin:$PATH
 here=$(dirname "$(readlink -f "$0")")
 root=${here%/*}
 base=${BASE:-6.12}

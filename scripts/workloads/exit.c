@@ -47,6 +47,7 @@ static void run(const struct wl_case *c)
 static const struct wl_case cases[] = {
 	{ { "exit/%" }, FOLIO_BASE, run, NULL },
 	{ { "exit/%" }, FOLIO_64K, run, NULL },
+	{ { "exit/%" }, FOLIO_2M, run, NULL },
 };
 
 int main(int argc, char **argv)
