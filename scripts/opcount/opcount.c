@@ -26,7 +26,7 @@
  *
  * Order log, tab-separated, first line a header:
  *   seq  vcpu  class  opcode  symbol  pc  interval  vaddr
- * vaddr is "-" except for stores (class store or atomic). The plugin interface
+ * The last is "-" except for stores (class store or atomic). The plugin interface
  * cannot read registers, so the address of a TLBI, DC or IC is not known. DC
  * ZVA and failed store-exclusives of LL/SC loops may be missing among the
  * stores, for they need not reach QEMU's memory hook; a failed

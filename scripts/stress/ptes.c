@@ -29,6 +29,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/futex.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
@@ -54,6 +55,7 @@
 #define THP_64K		"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
 #define PAGES		64
 #define BLOCK		(64 * 1024UL)
+#define SPIN_NS		20000
 
 enum { EXIT_FAIL = 1, EXIT_USAGE = 2, EXIT_SKIP = 4 };
 
@@ -70,6 +72,8 @@ enum command { TOUCH, WRITE, QUIT };
 /**
  * struct helper - a thread or process that does as it is told
  * @go: number of commands given, by main
+ * @ready: number of the WRITE that it is ready for, by the helper
+ * @fire: number of the WRITE that may start, by main
  * @done: number of commands done, by the helper
  * @command: what to do, and the arguments of it:
  * @first: first page
@@ -81,7 +85,7 @@ enum command { TOUCH, WRITE, QUIT };
  * @cpu: where it runs
  */
 struct helper {
-	_Atomic unsigned int go, done;
+	_Atomic unsigned int go, ready, fire, done;
 	enum command command;
 	size_t first, n;
 	uint64_t value, span, step, random;
@@ -179,6 +183,24 @@ static size_t word_of(uint64_t value)
 
 /* --- helpers ------------------------------------------------------------- */
 
+static void post(_Atomic unsigned int *word, unsigned int value)
+{
+	atomic_store(word, value);
+	must(syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0));
+}
+
+/* Spin for a while, but do not take the CPU from the one we are waiting for. */
+static void await(_Atomic unsigned int *word, unsigned int value)
+{
+	uint64_t end = now() + SPIN_NS;
+	unsigned int seen;
+
+	while ((seen = atomic_load(word)) != value)
+		if (now() > end)
+			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,
+				0);
+}
+
 /*
  * Read all pages, so that they are mapped and young. Reclaim and aging leave a
  * page alone that waits for the LRU lists in a batch of this CPU; any madvise()
@@ -193,8 +215,12 @@ static void touch(size_t first, size_t n)
 
 static void write_pages(struct helper *h)
 {
-	uint64_t sweep = h->n * h->step, at = now();
+	uint64_t sweep = h->n * h->step, at;
 
+	post(&h->ready, h->go);
+	while (atomic_load(&h->fire) != h->go)
+		;
+	at = now();
 	at += draw(&h->random) % ((h->span > sweep ? h->span - sweep : 0) + 1);
 	for (size_t i = 0; i < h->n; i++, at += h->step) {
 		volatile uint64_t *word = (volatile uint64_t *)
@@ -209,21 +235,18 @@ static void write_pages(struct helper *h)
 static void *helper_main(void *arg)
 {
 	struct helper *h = arg;
-	unsigned int seen = h->done;
+	unsigned int number = h->done;
 	enum command command;
 
 	stay_on_cpu(h->cpu);
 	do {
-		while (atomic_load_explicit(&h->go, memory_order_acquire) ==
-		       seen)
-			;
-		seen++;
+		await(&h->go, ++number);
 		command = h->command;
 		if (command == TOUCH)
 			touch(h->first, h->n);
 		else if (command == WRITE)
 			write_pages(h);
-		atomic_store_explicit(&h->done, seen, memory_order_release);
+		post(&h->done, number);
 	} while (command != QUIT);
 	return NULL;
 }
@@ -233,21 +256,19 @@ static void give(struct helper *h, enum command command, size_t first, size_t n)
 	h->command = command;
 	h->first = first;
 	h->n = n;
-	atomic_fetch_add_explicit(&h->go, 1, memory_order_release);
+	post(&h->go, h->go + 1);
 }
 
-static void await(struct helper *h)
+static void await_done(struct helper *h)
 {
-	while (atomic_load_explicit(&h->done, memory_order_acquire) !=
-	       atomic_load_explicit(&h->go, memory_order_relaxed))
-		;
+	await(&h->done, h->go);
 }
 
 static void order(struct helper *h, enum command command, size_t first,
 		  size_t n)
 {
 	give(h, command, first, n);
-	await(h);
+	await_done(h);
 }
 
 static void start_thread(struct helper *h, pthread_t *thread)
@@ -376,7 +397,7 @@ static void update_access_flags(size_t first, size_t n)
 	struct uffdio_range range = { (uintptr_t)page_at(first), n * s.page };
 
 	must(ioctl(s.uffd, UFFDIO_WAKE, &range));
-	await(s.reader);
+	await_done(s.reader);
 }
 
 static void uffd_register(bool on)
@@ -500,12 +521,14 @@ static void race(const struct test *t, uint64_t delay)
 		s.writer->value = s.value + first;
 		s.writer->span = s.span;
 		s.writer->step = n > 1 ? delay : 0;
-		began = now();
 		give(s.writer, WRITE, first, n);
+		await(&s.writer->ready, s.writer->go);
+		began = now();
+		atomic_store(&s.writer->fire, s.writer->go);
 		t->update(first, n);
 		/* How long the next one will take: a running average */
 		s.span = (7 * s.span + now() - began) / 8;
-		await(s.writer);
+		await_done(s.writer);
 		reap();
 	}
 }
