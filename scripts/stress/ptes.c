@@ -53,7 +53,7 @@
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define HOOKS		"/sys/kernel/debug/settled_ptes"
 #define THP_64K		"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
-#define PAGES		64
+#define PAGES		256
 #define BLOCK		(64 * 1024UL)
 #define SPIN_NS		20000
 
@@ -80,7 +80,6 @@ enum command { TOUCH, WRITE, QUIT };
  * @n: number of pages
  * @value: WRITE: what to write to the first page; one more for each that follows
  * @span: WRITE: time (ns) within which the update happens
- * @step: WRITE: time (ns) from one page to the next
  * @random: state of its random numbers
  * @cpu: where it runs
  */
@@ -88,7 +87,7 @@ struct helper {
 	_Atomic unsigned int go, ready, fire, done;
 	enum command command;
 	size_t first, n;
-	uint64_t value, span, step, random;
+	uint64_t value, span, random;
 	int cpu;
 };
 
@@ -98,19 +97,21 @@ struct helper {
  * @kinds: bits of the kinds of updates that it is about
  * @memory: ANON or FILE_HOLES
  * @process: the writer is another process, and it is its entries that are updated
- * @all: one update covers all pages
+ * @batch: pages that one update covers, 0 for the choice of the user
  * @update: have the kernel update the entries of @n pages from page @first on
  */
 struct test {
 	const char *name;
 	unsigned int kinds;
 	enum memory memory;
-	bool process, all;
+	bool process;
+	size_t batch;
 	void (*update)(size_t first, size_t n);
 };
 
 static struct {
-	size_t page, len, block;
+	size_t page, len, batch;
+	bool blocks;
 	unsigned char *base, *spare;
 	int file, pidfd, pagemap, idle, uffd;
 	struct helper *writer, *reader;
@@ -215,14 +216,19 @@ static void touch(size_t first, size_t n)
 
 static void write_pages(struct helper *h)
 {
-	uint64_t sweep = h->n * h->step, at;
+	uint64_t lead = draw(&h->random) % (h->span + 1), step = 0, at;
+
+	/* Many pages: from a later start, to an end with that of the update */
+	if (h->n > 1) {
+		lead /= 2;
+		step = (h->span - lead) / h->n;
+	}
 
 	post(&h->ready, h->go);
 	while (atomic_load(&h->fire) != h->go)
 		;
-	at = now();
-	at += draw(&h->random) % ((h->span > sweep ? h->span - sweep : 0) + 1);
-	for (size_t i = 0; i < h->n; i++, at += h->step) {
+	at = now() + lead;
+	for (size_t i = 0; i < h->n; i++, at += step) {
 		volatile uint64_t *word = (volatile uint64_t *)
 			(page_at(h->first + i) + word_of(h->value + i));
 
@@ -322,19 +328,20 @@ static void update_mprotect(size_t first, size_t n)
 	must(mprotect(page_at(first), n * s.page, PROT_READ | PROT_WRITE));
 }
 
-/* Mark the page idle, which clears AF in all entries that map it. */
+/* Mark the pages idle, which clears AF in all entries that map them. */
 static void update_idle(size_t first, size_t n)
 {
 	uint64_t entry, bit;
 
-	(void)n;
-	must(pread(s.pagemap, &entry, sizeof(entry),
-		   (uintptr_t)page_at(first) / s.page * sizeof(entry)));
-	if (!(entry >> 63))
-		return;
-	entry &= (1ULL << 55) - 1;
-	bit = 1ULL << entry % 64;
-	must(pwrite(s.idle, &bit, sizeof(bit), entry / 64 * 8));
+	for (size_t i = first; i < first + n; i++) {
+		must(pread(s.pagemap, &entry, sizeof(entry),
+			   (uintptr_t)page_at(i) / s.page * sizeof(entry)));
+		if (!(entry >> 63))
+			continue;
+		entry &= (1ULL << 55) - 1;
+		bit = 1ULL << entry % 64;
+		must(pwrite(s.idle, &bit, sizeof(bit), entry / 64 * 8));
+	}
 }
 
 /*
@@ -414,26 +421,26 @@ static void uffd_register(bool on)
 }
 
 static const struct test tests[] = {
-	{ "wrprotect/anon/thread", 1 << WRPROTECT, ANON, false, true,
+	{ "wrprotect/anon/thread", 1 << WRPROTECT, ANON, false, PAGES,
 	  update_fork },
-	{ "clear/anon/thread", 1 << CLEAR, ANON, false, false, update_reclaim },
-	{ "clear/file/thread", 1 << CLEAR, FILE_HOLES, false, false,
+	{ "clear/anon/thread", 1 << CLEAR, ANON, false, 0, update_reclaim },
+	{ "clear/file/thread", 1 << CLEAR, FILE_HOLES, false, 0,
 	  update_zap },
-	{ "clear/file/process", 1 << CLEAR, FILE_HOLES, true, false,
+	{ "clear/file/process", 1 << CLEAR, FILE_HOLES, true, 0,
 	  update_reclaim },
-	{ "young/anon/thread", 1 << YOUNG, ANON, false, false, update_idle },
-	{ "young/file/process", 1 << YOUNG, FILE_HOLES, true, false,
+	{ "young/anon/thread", 1 << YOUNG, ANON, false, 0, update_idle },
+	{ "young/file/process", 1 << YOUNG, FILE_HOLES, true, 0,
 	  update_idle },
-	{ "clean/anon/thread", 1 << CLEAN, ANON, false, false, update_cold },
-	{ "clean/file/process", 1 << CLEAN, FILE_HOLES, true, false,
+	{ "clean/anon/thread", 1 << CLEAN, ANON, false, 0, update_cold },
+	{ "clean/file/process", 1 << CLEAN, FILE_HOLES, true, 0,
 	  update_cold },
-	{ "access-flags/anon/thread", 1 << ACCESS_FLAGS, ANON, false, false,
+	{ "access-flags/anon/thread", 1 << ACCESS_FLAGS, ANON, false, 1,
 	  update_access_flags },
 	/* Which of the two kinds it is depends on how the kernel does it. */
-	{ "mprotect/anon/thread", 1 << CLEAR | 1 << PROT, ANON, false, false,
+	{ "mprotect/anon/thread", 1 << CLEAR | 1 << PROT, ANON, false, 0,
 	  update_mprotect },
-	{ "mprotect/file/thread", 1 << CLEAR | 1 << PROT, FILE_HOLES, false,
-	  false, update_mprotect },
+	{ "mprotect/file/thread", 1 << CLEAR | 1 << PROT, FILE_HOLES, false, 0,
+	  update_mprotect },
 };
 
 /* --- what the kernel counts ---------------------------------------------- */
@@ -497,7 +504,7 @@ static void prepare(const struct test *t)
 {
 	if (t->memory == ANON) {
 		/* What an update has split up is to be one block again */
-		if (s.block > 1)
+		if (s.blocks)
 			must(madvise(s.base, s.len, MADV_DONTNEED));
 		for (size_t i = 0; i < PAGES; i++)
 			*(volatile unsigned char *)page_at(i) = 1;
@@ -509,9 +516,9 @@ static void prepare(const struct test *t)
 	order(s.writer, TOUCH, 0, PAGES);
 }
 
-static void race(const struct test *t, uint64_t delay)
+static void race(const struct test *t)
 {
-	size_t n = t->all ? PAGES : s.block;
+	size_t n = t->batch ? t->batch : s.batch;
 
 	for (size_t first = 0; first < PAGES; first += n) {
 		uint64_t began;
@@ -520,7 +527,6 @@ static void race(const struct test *t, uint64_t delay)
 			before_access_flags(first);
 		s.writer->value = s.value + first;
 		s.writer->span = s.span;
-		s.writer->step = n > 1 ? delay : 0;
 		give(s.writer, WRITE, first, n);
 		await(&s.writer->ready, s.writer->go);
 		began = now();
@@ -559,17 +565,17 @@ static unsigned long missing(const struct test *t, const char *when)
 }
 
 /* Returns the number of words that were written and are not there. */
-static unsigned long one_round(const struct test *t, uint64_t delay)
+static unsigned long one_round(const struct test *t)
 {
 	unsigned long lost;
 
 	if (t->update == update_access_flags) {
 		uffd_register(true);
-		race(t, delay);
+		race(t);
 		uffd_register(false);
 	} else {
 		prepare(t);
-		race(t, delay);
+		race(t);
 	}
 	lost = missing(t, "after the race");
 	if (!lost) {
@@ -679,7 +685,7 @@ static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
 	read_counts(all_kinds, &all_before);
 	took = now();
 	for (unsigned long i = 0; i < rounds; i++)
-		lost += one_round(t, delay);
+		lost += one_round(t);
 	took = now() - took;
 	write_text(HOOKS "/delay_ns", "%lu", 0);
 	read_counts(t->kinds, &after);
@@ -711,7 +717,7 @@ static bool wanted(const struct test *t, const char *op)
 {
 	size_t len = op ? strlen(op) : 0;
 
-	if (s.block > 1 && (t->memory != ANON ||
+	if (s.blocks && (t->memory != ANON ||
 			    t->update == update_access_flags))
 		return false;
 	return !op || (!strncmp(t->name, op, len) &&
@@ -722,12 +728,14 @@ __attribute__((noreturn))
 static void usage(void)
 {
 	fprintf(stderr,
-		"ptes [--op=NAME] [--rounds=N] [--delay=NS] [--seed=N] [--folio=64k]\n"
+		"ptes [--op=NAME] [--rounds=N] [--delay=NS] [--seed=N] [--batch=N] [--folio=64k]\n"
 		"  --op     a name as it is printed, or its beginning up to a slash\n"
 		"  --rounds of %d pages each, per case (200)\n"
 		"  --delay  in each update of the kind under test (20000)\n"
+		"  --batch  pages per update, a divisor of %d (1): few give more overlaps if\n"
+		"           the machine is idle, many more updates if it is busy\n"
 		"  --folio  anonymous memory in contpte blocks, updated as a whole\n",
-		PAGES);
+		PAGES, PAGES);
 	exit(EXIT_USAGE);
 }
 
@@ -738,6 +746,7 @@ int main(int argc, char **argv)
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "delay", required_argument, NULL, 'd' },
 		{ "seed", required_argument, NULL, 's' },
+		{ "batch", required_argument, NULL, 'b' },
 		{ "folio", required_argument, NULL, 'f' },
 		{ }
 	};
@@ -746,7 +755,7 @@ int main(int argc, char **argv)
 	const char *op = NULL;
 	int c;
 
-	s.block = 1;
+	s.batch = 1;
 	s.page = sysconf(_SC_PAGESIZE);
 	s.len = PAGES * s.page;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -758,18 +767,22 @@ int main(int argc, char **argv)
 			delay = strtoul(optarg, NULL, 0);
 		else if (c == 's')
 			seed = strtoul(optarg, NULL, 0);
+		else if (c == 'b')
+			s.batch = strtoul(optarg, NULL, 0);
 		else if (c == 'f' && !strcmp(optarg, "64k"))
-			s.block = BLOCK / s.page;
+			s.blocks = true;
 		else
 			usage();
 	}
-	if (optind != argc || !rounds || !seed)
+	if (s.blocks && s.batch < BLOCK / s.page)
+		s.batch = BLOCK / s.page;
+	if (optind != argc || !rounds || !seed || !s.batch || PAGES % s.batch)
 		usage();
 	if (access(HOOKS, F_OK)) {
 		printf("@@ skip ptes: the kernel lacks CONFIG_SETTLED_PTES_TEST\n");
 		return EXIT_SKIP;
 	}
-	if (s.block > 1)
+	if (s.blocks)
 		write_text(THP_64K "enabled", "always", 0);
 
 	stay_on_cpu(0);
@@ -786,9 +799,9 @@ int main(int argc, char **argv)
 	s.writer->cpu = 1;
 	s.reader->cpu = 2;
 	s.writer->random = seed * 0x9e3779b97f4a7c15ULL;
-	printf("ptes: %ld CPUs, page %zu, block %zu, rounds %lu, delay %lu ns, seed %lu\n",
-	       sysconf(_SC_NPROCESSORS_ONLN), s.page, s.block, rounds, delay,
-	       seed);
+	printf("ptes: %ld CPUs, page %zu, batch %zu%s, rounds %lu, delay %lu ns, seed %lu\n",
+	       sysconf(_SC_NPROCESSORS_ONLN), s.page, s.batch,
+	       s.blocks ? ", 64k folios" : "", rounds, delay, seed);
 
 	for (size_t i = 0; i < ARRAY_SIZE(tests); i++) {
 		if (!wanted(&tests[i], op))
