@@ -107,9 +107,12 @@ static void drain_klog(void)
 {
 	static char buf[1 << 20];
 	char *line, *next;
-	int len = klogctl(4 /* SYSLOG_ACTION_READ_CLEAR */, buf,
-			  sizeof(buf) - 1);
+	int len;
 
+	/* A person at the console has dmesg */
+	if (port == STDOUT_FILENO)
+		return;
+	len = klogctl(4 /* SYSLOG_ACTION_READ_CLEAR */, buf, sizeof(buf) - 1);
 	if (len <= 0)
 		return;
 	buf[len] = '\0';
