@@ -22,7 +22,7 @@ def main() -> int:
         for path in BUILD.iterdir():
             if path.name in KEPT:
                 continue
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
