@@ -50,7 +50,8 @@ checkpatch() {
 
 # What checkpatch wants of kernel code but user programs do not have.
 no_kernel_here=ARRAY_SIZE,EMBEDDED_FUNCTION_NAME,STATIC_CONST_CHAR_ARRAY
-no_kernel_here+=,PREFER_DEFINED_ATTRIBUTE_MACRO,REPEATED_WORD
+no_kernel_here+=,PREFER_DEFINED_ATTRIBUTE_MACRO,REPEATED_WORD,SSCANF_TO_KSTRTO
+no_kernel_here+=,VOLATILE,NEW_TYPEDEFS
 
 # Errors and warnings in files that are not in a kernel tree.
 checkpatch_file() {
