@@ -4,7 +4,7 @@
 # Set these on the command line or in the environment:
 # ARCH=arm64|powerpc (default: both), CPU=<variant>, BASE=6.12, W=<workloads>
 # KSRC=<directory, tarball or git tree of a kernel>, O=<output folder>, V=1
-export ARCH CPU BASE W KSRC O V
+export ARCH CPU BASE W KSRC O V NAME
 
 MAKEFLAGS += --no-print-directory
 PY := python3
@@ -32,6 +32,22 @@ test: deps ## prove that it works; ends with `N passed, N failed, N skipped`
 .PHONY: prove
 prove: deps ## each KUnit suite must fail on the kernel without its patch
 	@$(PY) $(S)/test.py prove
+
+.PHONY: debug
+debug: deps ## suites and workloads on debug kernels (NAME=vm|kasan|16k|...)
+	@PART=debug $(PY) $(S)/test.py
+
+.PHONY: mutants
+mutants: deps ## wrong edits to the series: each must be seen by its tests
+	@$(PY) $(S)/mutants.py
+
+.PHONY: stress
+stress: deps ## races on the patched kernel, for ROUNDS= rounds
+	@$(PY) $(S)/stress.py
+
+.PHONY: litmus
+litmus: ## what the memory models of Arm and POWER say (T=<tests>)
+	@$(PY) $(S)/litmus.py
 
 .PHONY: check
 check: ## checkpatch, sparse, shellcheck, codespell, kernel-doc, refresh

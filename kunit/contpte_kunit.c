@@ -475,7 +475,37 @@ static void block_decided_by_entry(struct kunit *test)
 				      i);
 }
 
+/* A swap entry may have the bit set: it is read as it is, and left alone. */
+static void not_a_block(struct kunit *test)
+{
+	const pteval_t present = PTE_VALID | PTE_AF | PTE_WRITE | PTE_DIRTY;
+	const pte_t swap = __pte(PTE_CONT | BIT(12));
+	struct block *b = block_create(test);
+	unsigned int i, changed = 0;
+	pte_t read, cleared;
+
+	spin_lock(b->t.ptl);
+	for (i = 0; i < CONT_PTES; i++)
+		WRITE_ONCE(b->ptep[i],
+			   i == 3 ? swap : make_pte(&b->t, i, present));
+	read = ptep_get(b->ptep + 3);
+	cleared = ptep_get_and_clear(b->t.mm, b->addr + 3 * PAGE_SIZE,
+				     b->ptep + 3);
+	for (i = 0; i < CONT_PTES; i++) {
+		pte_t want = i == 3 ? __pte(0) : make_pte(&b->t, i, present);
+
+		changed += pte_val(READ_ONCE(b->ptep[i])) != pte_val(want);
+		WRITE_ONCE(b->ptep[i], __pte(0));
+	}
+	spin_unlock(b->t.ptl);
+
+	KUNIT_EXPECT_EQ(test, pte_val(read), pte_val(swap));
+	KUNIT_EXPECT_EQ(test, pte_val(cleared), pte_val(swap));
+	KUNIT_EXPECT_EQ(test, changed, 0);
+}
+
 static struct kunit_case cases[] = {
+	KUNIT_CASE(not_a_block),
 	KUNIT_CASE(block_wrprotect),
 	KUNIT_CASE(part_wrprotect),
 	KUNIT_CASE(block_young),

@@ -36,6 +36,10 @@ PER_UNIT = ("insn", "atomic", "dmb")
 LARGE = 4096
 # Only the user can ask for it: it needs a guest of 17 GiB.
 ON_REQUEST = ("seed16g",)
+# Above stock by more than this share, and by more operations than one interrupt
+# makes, is worse. Steps are counted from the first to the last mark, and the
+# timer's interrupts fall into either kernel's at other places.
+WORSE, WORSE_FEW = 0.005, 300
 COUNTS_HEAD = "base arch cpu workload step units class stock patched".split()
 FUNCTION_HEAD = ("base arch cpu workload step class function stock "
                  "patched").split()
@@ -317,6 +321,18 @@ def table(variant: Variant, workload: str,
     return "\n".join(text)
 
 
+def worse(trees: dict[str, dict[str, StepCounts]]) -> list[str]:
+    """Where the patched kernel does more than the stock one."""
+    found = []
+    for name, stock in trees["stock"].items():
+        for cls in CLASSES:
+            old, new = stock.classes[cls], trees["patched"][name].classes[cls]
+            if new > old * (1 + WORSE) and new - old > WORSE_FEW:
+                found.append(f"{name} {cls}: {old} > {new} "
+                             f"({(new - old) / stock.units:+.2f} per unit)")
+    return found
+
+
 def prepare(base: str, chosen: list[Variant],
             trees: tuple[str, ...] = TREES) -> None:
     """Source, series, kernels, op counter."""
@@ -353,7 +369,10 @@ def main() -> int:
         for variant in chosen:
             results = bench_variant(base, variant, workloads)
             ran += len(results)
-            tables += [table(variant, w, t) for w, t in results.items()]
+            for name, trees in results.items():
+                tables.append("\n".join(
+                    [table(variant, name, trees)]
+                    + [f"worse than stock: {line}" for line in worse(trees)]))
     print("\n" + "\n\n".join(tables) + "\n")
     for variant in chosen:
         home = BUILD / base / variant.name

@@ -55,7 +55,8 @@ no_kernel_here+=,VOLATILE,NEW_TYPEDEFS
 
 # Errors and warnings in files that are not in a kernel tree.
 checkpatch_file() {
-	local text ignore=LINUX_VERSION_CODE
+	# Loops over all combinations stand below each other.
+	local text ignore=LINUX_VERSION_CODE,SUSPECT_CODE_INDENT
 	[[ $1 != "$here"/* ]] || ignore=$no_kernel_here
 	text=$(perl "$stock/scripts/checkpatch.pl" --no-tree -f \
 		--show-types --terse --ignore "$ignore" "$1" 2>&1) || true

@@ -4,7 +4,8 @@
 A kernel is (base, tree, config, purpose):
   tree     stock or patched
   config   a fragment name: arm64, powerpc-64k, ... (scripts/config/)
-  purpose  bench: as people run it; test: plus scripts/config/<arch>-test.config
+  purpose  bench: as people run it; test: plus scripts/config/<arch>-test.config;
+           others: plus scripts/config/debug/<arch>-<purpose>.config
 It is built in build/<base>/<tree>/o-<config>-<purpose>; an architecture that
 has nothing to add for tests is tested on its bench kernel.
 
@@ -55,7 +56,10 @@ class Kernel:
 
     @property
     def extra_fragment(self) -> Path:
-        return SCRIPTS / "config" / f"{self.arch.name}-{self.purpose}.config"
+        folder = SCRIPTS / "config"
+        if self.purpose not in ("bench", "test"):
+            folder /= "debug"
+        return folder / f"{self.arch.name}-{self.purpose}.config"
 
     @property
     def image(self) -> Path:
@@ -122,10 +126,10 @@ def configure(kernel: Kernel) -> None:
 def missing_options(wanted: str, config: str, stock: bool) -> list[str]:
     """Requested lines that the final .config does not have.
 
-    Lines below `# needs: patched` name options that the series adds; a stock
-    kernel has none of them."""
+    The last line about an option counts. Lines below `# needs: patched` name
+    options that the series adds; a stock kernel has none of them."""
     have = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", config, re.M))
-    missing, patched_only = [], False
+    missing, patched_only = {}, False
     for line in wanted.splitlines():
         if line.startswith("# SPDX"):
             patched_only = False
@@ -134,11 +138,11 @@ def missing_options(wanted: str, config: str, stock: bool) -> list[str]:
         elif match := re.match(r"(?:# )?(CONFIG_\w+)(?:=(.*)| is not set)$",
                                line):
             name, value = match[1], match[2] or "n"
+            missing.pop(name, None)
             if not (patched_only and stock) \
                     and have.get(name, "n") != value:
-                missing.append(f"{name}={value} (is "
-                               f"{have.get(name, 'n')})")
-    return missing
+                missing[name] = f"{name}={value} (is {have.get(name, 'n')})"
+    return list(missing.values())
 
 
 BUILT: set[Path] = set()
@@ -245,7 +249,7 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
     lines += ["nod /dev/console 0600 0 0 c 5 1",
               f"file /init {guest / 'init'} 0755 0 0"]
     lines += [f"file /bin/{n} {guest / n} 0755 0 0" for n in workload_names()]
-    if kernel.purpose == "test":
+    if kernel.purpose != "bench":
         kunit = kernel.objects / "lib/kunit/kunit.ko"
         lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]
         lines += [f"file /lib/kunit/{ko.name} {ko} 0644 0 0"

@@ -13,6 +13,9 @@ Parts, in this order (PART=name runs one):
   limits    the patched kernel's counts against scripts/limits.tsv, twice
 and, only on request, for it builds the stock kernel too:
   baseline  the stock kernel's counts against scripts/limits.tsv
+  worse     all workloads on stock and patched: no count of any class may grow
+  debug     suites and workloads on kernels with checks, or with other options:
+            scripts/config/debug/; NAME= leaves some
 The last line is `N passed, N failed, N skipped`.
 """
 from __future__ import annotations
@@ -32,13 +35,15 @@ import kernel as kernels
 import ktap
 import series
 from lib import (BUILD, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail, Variant,
-                 chosen_base, chosen_variants, lock, rel, run, run_main, say,
-                 workload_data, workload_names)
+                 chosen_base, chosen_variants, chosen_workloads, lock, rel,
+                 run, run_main, say, workload_data, workload_names)
 
 # Small enough for an emulator, large enough for several 2 MiB blocks.
 SMALL = 8
 # The op counter's promise: two runs of one kernel.
 REPEATABLE = 0.005
+# Parts that build kernels which nothing else needs.
+ON_REQUEST = ("baseline", "worse", "debug")
 # A class with fewer operations than this is compared by difference: one
 # interrupt more or less is no news.
 FEW = 200
@@ -149,8 +154,9 @@ def series_part(tally: Tally, base: str) -> None:
                 "run `make refresh` and look at `git diff patches/`")
 
 
-def test_kernel(base: str, tree: str, variant: Variant) -> kernels.Kernel:
-    kernel = kernels.Kernel(base, tree, variant.arch, variant.config, "test")
+def test_kernel(base: str, tree: str, variant: Variant,
+                purpose: str = "test") -> kernels.Kernel:
+    kernel = kernels.Kernel(base, tree, variant.arch, variant.config, purpose)
     kernels.build(kernel)
     return kernel
 
@@ -160,11 +166,13 @@ def modules() -> list[str]:
                   (SCRIPTS.parent / "kunit").glob("*_kunit.c"))
 
 
-def run_kunit(base: str, tree: str, variant: Variant) -> list[ktap.Case]:
-    kernel = test_kernel(base, tree, variant)
+def run_kunit(base: str, tree: str, variant: Variant,
+              purpose: str = "test") -> list[ktap.Case]:
+    kernel = test_kernel(base, tree, variant, purpose)
+    folder = "kunit" if purpose == "test" else f"kunit-{purpose}"
     guest = boot.Guest(variant, kernel, ["kunit"], BUILD / base / variant.name
-                       / f"kunit-{tree}", timeout=300, smp=2)
-    outcome = boot.need(guest.run(), f"kunit on {variant.name}")
+                       / f"{folder}-{tree}", timeout=900, smp=2)
+    outcome = boot.need(guest.run(), f"{folder} on {variant.name}")
     return ktap.parse(outcome.commands[0].lines, modules(), kernel.source,
                       guest.folder)
 
@@ -177,22 +185,24 @@ def kunit(tally: Tally, base: str, chosen: list[Variant]) -> None:
                           case.status, case.why)
 
 
-def workload(tally: Tally, base: str, chosen: list[Variant]) -> None:
+def workload(tally: Tally, base: str, chosen: list[Variant],
+             purpose: str = "test") -> None:
     """All workloads in one boot; the marks count nothing here."""
     names = [w for w in workload_names() if w not in bench.ON_REQUEST]
+    part = "workload" if purpose == "test" else f"workload {purpose}"
     for variant in chosen:
-        with tally.part(f"workload {variant.name}"):
+        with tally.part(f"{part} {variant.name}"):
             guest = boot.Guest(
-                variant, test_kernel(base, "patched", variant),
+                variant, test_kernel(base, "patched", variant, purpose),
                 [f"{w} --size={SMALL}" for w in names],
-                BUILD / base / variant.name / "workload",
+                BUILD / base / variant.name / part.replace(" ", "-"),
                 timeout=max(workload_data(w)["timeout"] for w in names))
             outcome = boot.need(guest.run(), f"workloads on {variant.name}")
             if len(outcome.commands) != len(names):
                 tally.add(f"workload {variant.name}", "FAIL",
                           f"{len(outcome.commands)} of {len(names)} ran")
             for command in outcome.commands:
-                name = f"workload {variant.name} {command.name}"
+                name = f"{part} {variant.name} {command.name}"
                 for line in command.lines:
                     if line.startswith("@@ skip "):
                         step, _, why = line[8:].partition(": ")
@@ -253,7 +263,8 @@ def limits_part(tally: Tally, base: str, chosen: list[Variant],
 
 
 def judge_limit(tally: Tally, limit: Limit, results: dict) -> None:
-    name = (f"limits {limit.variant} {limit.step} {limit.what} per unit, "
+    per = "" if limit.what.startswith("total-") else " per unit"
+    name = (f"limits {limit.variant} {limit.step} {limit.what}{per}, "
             f"{limit.tree}")
     step = results.get(limit.workload, {}).get(limit.tree, {}).get(limit.step)
     if step is None:
@@ -261,6 +272,8 @@ def judge_limit(tally: Tally, limit: Limit, results: dict) -> None:
         return
     if limit.what.startswith("pte-"):
         value = step.pte.get(limit.what[4:], 0) / step.units
+    elif limit.what.startswith("total-"):
+        value = step.classes[limit.what[6:]]
     else:
         value = step.classes[limit.what] / step.units
     tally.check(f"{name}: {value:.3f} in [{limit.low:g}, {limit.high:g}]",
@@ -279,6 +292,38 @@ def repeatable(tally: Tally, variant: Variant, name: str, first: dict,
                     worst, where = off, f"{tree} {step} {cls}: {value}, {other}"
     tally.check(f"limits {variant.name} {name}: two runs differ by at most "
                 f"{worst:.3%}", worst < REPEATABLE, where)
+
+
+def worse(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    """The full-size workloads; one verdict each."""
+    for variant in chosen:
+        with tally.part(f"worse {variant.name}"):
+            bench.prepare(base, [variant])
+            for name in chosen_workloads([w for w in workload_names()
+                                          if w not in bench.ON_REQUEST]):
+                trees = bench.measure(base, variant, name,
+                                      BUILD / base / variant.name / "worse")
+                found = bench.worse(trees) if trees else []
+                tally.check(f"worse {variant.name} {name}: nowhere above stock",
+                            bool(trees) and not found, "; ".join(found))
+
+
+def debug(tally: Tally, base: str) -> None:
+    """The main machine of each architecture under each debug kernel. A line on
+    the console that has no business there fails the run, see boot.judge()."""
+    series.trees(base)
+    known = sorted((SCRIPTS / "config" / "debug").glob("*.config"))
+    wanted = os.environ.get("NAME", "").split()
+    for variant in chosen_variants(every=False):
+        for path in known:
+            arch, _, purpose = path.stem.partition("-")
+            if arch != variant.arch.name or wanted and purpose not in wanted:
+                continue
+            with tally.part(f"debug {path.stem}"):
+                for case in run_kunit(base, "patched", variant, purpose):
+                    tally.add(f"debug {path.stem} {case.suite}:{case.name}",
+                              case.status, case.why)
+            workload(tally, base, [variant], purpose)
 
 
 def prove(tally: Tally, base: str, chosen: list[Variant]) -> None:
@@ -313,9 +358,11 @@ def main() -> int:
             "workload": lambda: workload(tally, base, chosen),
             "limits": lambda: limits_part(tally, base, chosen, "patched"),
             "baseline": lambda: limits_part(tally, base, chosen, "stock"),
+            "worse": lambda: worse(tally, base, chosen),
+            "debug": lambda: debug(tally, base),
         }
         wanted = os.environ.get("PART", "").split() or \
-            [name for name in parts if name != "baseline"]
+            [name for name in parts if name not in ON_REQUEST]
         for name in wanted:
             if name not in parts:
                 raise Fail(USAGE, f"PART={name} is not known",

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
+// stress: --op=wrprotect
+// stress: --op=clear
+// stress: --op=young
+// stress: --op=clean
+// stress: --op=access-flags
+// stress: --op=mprotect
+// stress: --folio=64k
 /*
  * ptes - race stress: hardware makes page table entries dirty while the kernel
  * updates them, and no byte that was written may be lost.
@@ -19,7 +26,9 @@
  * Nearly no write would hit the few instructions between the load and the store
  * of an update. A kernel with CONFIG_SETTLED_PTES_TEST waits there, and counts
  * the updates whose entry changed meanwhile: overlaps. A case without overlaps
- * has shown nothing and fails.
+ * has shown nothing and fails. If plain updates are turned off on the kernel
+ * command line, a case with plain updates fails, and overlaps need not be seen:
+ * the old ways to clear an entry have no such wait.
  *
  * One line a case: the updates of the kind under test (all, and those that were
  * plain), overlaps, how many of these the kernel lost, and lost words. Exit
@@ -74,19 +83,22 @@ enum command { TOUCH, WRITE, QUIT };
  * @go: number of commands given, by main
  * @ready: number of the WRITE that it is ready for, by the helper
  * @fire: number of the WRITE that may start, by main
+ * @over: number of the WRITE whose update has ended, by main
  * @done: number of commands done, by the helper
  * @command: what to do, and the arguments of it:
  * @first: first page
  * @n: number of pages
  * @value: WRITE: what to write to the first page; one more for each that follows
- * @span: WRITE: time (ns) within which the update happens
+ * @kinds: WRITE: the kinds of updates to expect
+ * @span: WRITE: time (ns) within which the update of one page happens
  * @random: state of its random numbers
  * @cpu: where it runs
  */
 struct helper {
-	_Atomic unsigned int go, ready, fire, done;
+	_Atomic unsigned int go, ready, fire, over, done;
 	enum command command;
 	size_t first, n;
+	unsigned int kinds;
 	uint64_t value, span, random;
 	int cpu;
 };
@@ -113,9 +125,10 @@ static struct {
 	size_t page, len, batch;
 	bool blocks;
 	unsigned char *base, *spare;
-	int file, pidfd, pagemap, idle, uffd;
+	int file, pidfd, pagemap, idle, uffd, stats;
 	struct helper *writer, *reader;
 	uint64_t value, span;
+	bool off;
 	pid_t owner, child;
 	pthread_t threads[2];
 	unsigned long torn;
@@ -152,6 +165,14 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
+/* For loops that wait: an emulator with one thread goes on with another CPU. */
+static void relax(void)
+{
+#ifdef __aarch64__
+	asm volatile("yield" : : : "memory");
+#endif
+}
+
 static uint64_t draw(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -182,6 +203,79 @@ static size_t word_of(uint64_t value)
 	return hash % (s.page / sizeof(value)) * sizeof(value);
 }
 
+/* --- what the kernel counts ---------------------------------------------- */
+
+struct counts {
+	long plain, atomic, raced, lost;
+};
+
+/* Add up the kinds of @mask; the bits of delay_ops for them. */
+static unsigned int read_counts(unsigned int mask, struct counts *sum)
+{
+	char text[4096], *line, *rest = text;
+	unsigned int ops = 0, found = 0;
+	ssize_t len = must(pread(s.stats, text, sizeof(text) - 1, 0));
+
+	text[len] = '\0';
+	memset(sum, 0, sizeof(*sum));
+	strsep(&rest, "\n");
+	for (int op = 0; (line = strsep(&rest, "\n")) && *line; op++) {
+		struct counts c;
+		char name[32];
+
+		if (sscanf(line, "%31s %ld %ld %ld %ld", name, &c.plain,
+			   &c.atomic, &c.raced, &c.lost) != 5)
+			fail("%s", line);
+		for (int kind = 0; kind < NR_KINDS; kind++) {
+			if (!(mask & 1U << kind) || strcmp(name, kinds[kind]))
+				continue;
+			sum->plain += c.plain;
+			sum->atomic += c.atomic;
+			sum->raced += c.raced;
+			sum->lost += c.lost;
+			ops |= 1U << op;
+			found |= 1U << kind;
+		}
+	}
+	if (found != mask)
+		fail("the kernel does not count all of the kinds %#x", mask);
+	return ops;
+}
+
+static void write_text(const char *path, const char *fmt, unsigned long value)
+{
+	char text[32];
+	int fd = open(path, O_WRONLY), len;
+
+	if (fd < 0)
+		fail("%s: %s", path, strerror(errno));
+	len = snprintf(text, sizeof(text), fmt, value);
+	if (write(fd, text, len) != len)
+		fail("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* Are plain updates turned off, as far as the user is concerned? */
+static bool turned_off(void)
+{
+	char line[4096];
+	int fd = must(open("/proc/cmdline", O_RDONLY));
+	ssize_t len = must(read(fd, line, sizeof(line) - 1));
+
+	close(fd);
+	line[len] = '\0';
+	return strstr(line, "arm64.noplainpte") ||
+	       strstr(line, "disable_plain_pte");
+}
+
+static unsigned long updates_of(unsigned int mask)
+{
+	struct counts c;
+
+	read_counts(mask, &c);
+	return c.plain + c.atomic;
+}
+
 /* --- helpers ------------------------------------------------------------- */
 
 static void post(_Atomic unsigned int *word, unsigned int value)
@@ -196,10 +290,12 @@ static void await(_Atomic unsigned int *word, unsigned int value)
 	uint64_t end = now() + SPIN_NS;
 	unsigned int seen;
 
-	while ((seen = atomic_load(word)) != value)
+	while ((seen = atomic_load(word)) != value) {
 		if (now() > end)
 			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,
 				0);
+		relax();
+	}
 }
 
 /*
@@ -214,27 +310,39 @@ static void touch(size_t first, size_t n)
 	must(madvise(s.spare, s.page, MADV_COLD));
 }
 
+static void write_page(struct helper *h, size_t i)
+{
+	uint64_t value = h->value + i;
+
+	*(volatile uint64_t *)(page_at(h->first + i) + word_of(value)) = value;
+}
+
+/*
+ * One page: at a random time of the update. Many pages: each when the kernel's
+ * count says that it is there. A few updates of other pages may come before the
+ * first one, so how far the count is ahead has to be guessed.
+ */
 static void write_pages(struct helper *h)
 {
-	uint64_t lead = draw(&h->random) % (h->span + 1), step = 0, at;
+	unsigned long ahead = draw(&h->random) % 8, from = 0;
+	uint64_t at;
 
-	/* Many pages: from a later start, to an end with that of the update */
-	if (h->n > 1) {
-		lead /= 2;
-		step = (h->span - lead) / h->n;
-	}
-
+	if (h->n > 1)
+		from = updates_of(h->kinds);
 	post(&h->ready, h->go);
 	while (atomic_load(&h->fire) != h->go)
-		;
-	at = now() + lead;
-	for (size_t i = 0; i < h->n; i++, at += step) {
-		volatile uint64_t *word = (volatile uint64_t *)
-			(page_at(h->first + i) + word_of(h->value + i));
-
+		relax();
+	if (h->n == 1) {
+		at = now() + draw(&h->random) % (h->span + 1);
 		while (now() < at)
-			;
-		*word = h->value + i;
+			relax();
+		return write_page(h, 0);
+	}
+	for (size_t i = 0; i < h->n; i++) {
+		while (atomic_load(&h->over) != h->go &&
+		       updates_of(h->kinds) - from < i + ahead)
+			relax();
+		write_page(h, i);
 	}
 }
 
@@ -359,7 +467,7 @@ static void update_fork(size_t first, size_t n)
 			memcpy(&old[i], page_at(first + i) +
 			       word_of(s.value + i), sizeof(old[i]));
 		while (now() < end)
-			;
+			relax();
 		for (size_t i = 0; i < n; i++)
 			torn |= memcmp(&old[i], page_at(first + i) +
 				       word_of(s.value + i), sizeof(old[i]));
@@ -443,60 +551,6 @@ static const struct test tests[] = {
 	  update_mprotect },
 };
 
-/* --- what the kernel counts ---------------------------------------------- */
-
-struct counts {
-	long plain, atomic, raced, lost;
-};
-
-/* Add up the kinds of @mask; the bits of delay_ops for them. */
-static unsigned int read_counts(unsigned int mask, struct counts *sum)
-{
-	char text[4096], *line, *rest = text;
-	unsigned int ops = 0, found = 0;
-	int fd = must(open(HOOKS "/stats", O_RDONLY));
-	ssize_t len = must(read(fd, text, sizeof(text) - 1));
-
-	close(fd);
-	text[len] = '\0';
-	memset(sum, 0, sizeof(*sum));
-	strsep(&rest, "\n");
-	for (int op = 0; (line = strsep(&rest, "\n")) && *line; op++) {
-		struct counts c;
-		char name[32];
-
-		if (sscanf(line, "%31s %ld %ld %ld %ld", name, &c.plain,
-			   &c.atomic, &c.raced, &c.lost) != 5)
-			fail("%s", line);
-		for (int kind = 0; kind < NR_KINDS; kind++) {
-			if (!(mask & 1U << kind) || strcmp(name, kinds[kind]))
-				continue;
-			sum->plain += c.plain;
-			sum->atomic += c.atomic;
-			sum->raced += c.raced;
-			sum->lost += c.lost;
-			ops |= 1U << op;
-			found |= 1U << kind;
-		}
-	}
-	if (found != mask)
-		fail("the kernel does not count all of the kinds %#x", mask);
-	return ops;
-}
-
-static void write_text(const char *path, const char *fmt, unsigned long value)
-{
-	char text[32];
-	int fd = open(path, O_WRONLY), len;
-
-	if (fd < 0)
-		fail("%s: %s", path, strerror(errno));
-	len = snprintf(text, sizeof(text), fmt, value);
-	if (write(fd, text, len) != len)
-		fail("%s: %s", path, strerror(errno));
-	close(fd);
-}
-
 /* --- rounds -------------------------------------------------------------- */
 
 /* Leave pages that are present, young, writable, clean. */
@@ -526,18 +580,23 @@ static void race(const struct test *t)
 		if (t->update == update_access_flags)
 			before_access_flags(first);
 		s.writer->value = s.value + first;
+		s.writer->kinds = t->kinds;
 		s.writer->span = s.span;
 		give(s.writer, WRITE, first, n);
 		await(&s.writer->ready, s.writer->go);
 		began = now();
 		atomic_store(&s.writer->fire, s.writer->go);
 		t->update(first, n);
+		atomic_store(&s.writer->over, s.writer->go);
 		took = now() - began;
 		/*
 		 * How long the next one will take: a running median, since an
 		 * emulator that has to wait for its CPU takes for ever.
 		 */
-		s.span += took > s.span ? s.span / 16 : -(s.span / 16);
+		if (s.span)
+			s.span += took > s.span ? s.span / 8 : -(s.span / 8);
+		else
+			s.span = took;
 		await_done(s.writer);
 		reap();
 	}
@@ -650,7 +709,7 @@ static void set_up(const struct test *t)
 	s.pidfd = must(syscall(SYS_pidfd_open, s.owner, 0));
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", s.owner);
 	s.pagemap = must(open(path, O_RDONLY));
-	s.span = 100000;
+	s.span = 0;
 }
 
 static void tear_down(const struct test *t)
@@ -704,7 +763,9 @@ static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
 		verdict = "FAILED: the kernel lost updates";
 	else if (s.torn)
 		verdict = "FAILED: a child saw the parent's writes";
-	else if (!overlaps)
+	else if (s.off && all_after.plain != all_before.plain)
+		verdict = "FAILED: plain updates, but they are turned off";
+	else if (!s.off && !overlaps)
 		verdict = "FAILED: no overlap, nothing is shown";
 	else
 		verdict = "ok";
@@ -789,7 +850,9 @@ int main(int argc, char **argv)
 		write_text(THP_64K "enabled", "always", 0);
 
 	stay_on_cpu(0);
+	s.off = turned_off();
 	s.value = 1;
+	s.stats = must(open(HOOKS "/stats", O_RDONLY));
 	s.idle = must(open("/sys/kernel/mm/page_idle/bitmap", O_RDWR));
 	s.spare = mmap(NULL, s.page, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

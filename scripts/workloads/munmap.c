@@ -31,6 +31,7 @@ static void run(const struct wl_case *c)
 static const struct wl_case cases[] = {
 	{ { "munmap/%" }, FOLIO_BASE, run, NULL },
 	{ { "munmap/%" }, FOLIO_64K, run, NULL },
+	{ { "munmap/%" }, FOLIO_2M, run, NULL },
 };
 
 int main(int argc, char **argv)

@@ -28,6 +28,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <getopt.h>
+#include <linux/membarrier.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,7 +38,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
@@ -304,10 +307,25 @@ static inline void counters_read(struct wl_counters *now)
 	now->fault = proc_value(proc_text(wl.vmstat), "pgfault");
 }
 
+/*
+ * Let the kernel finish what the steps before have left to RCU, and start at the
+ * same distance from the timer's next tick: else one kernel frees memory within
+ * a step that the other one frees between two.
+ */
+static inline void settle(void)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+
+	nanosleep(&pause, NULL);
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	nanosleep(&pause, NULL);
+}
+
 static inline void step_start(void)
 {
 	if (!wl.measured)
 		return;
+	settle();
 	counters_read(&wl.shared->before);
 	mark_start();
 }

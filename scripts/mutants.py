@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make mutants: small wrong edits to the series, each of which a test must see.
+
+  mutants.py          all of scripts/mutants/<arch>-<name>.patch, or those that
+                      ARCH=, MUTANT= (names or globs) and QUICK=1 leave; stress
+                      programs RUNS=5 times each
+  mutants.py index    write Documentation/mutants.rst
+
+A mutant is a diff against the patched tree. The lines before its `---` say what
+is wrong, and
+
+  Patch: <subject of the patch whose work it undoes>
+  Append: <words for the kernel command line>           (if it needs some)
+  Rebuild: <objects that use what it changes of a header, beside the suites>
+  Killed-by: kunit <suite> <case>                       (one or more of these)
+  Killed-by: stress <program> [options]
+
+Each of the tests must fail, in every run, and pass on the patched kernel, which
+is tried first. QUICK=1 takes one mutant a patch, of those that KUnit kills.
+
+A mutant is built in build/<base>/mutant: a copy of the patched tree with its
+objects. If it changes a header, what is compiled anew is the suites that it
+names and what `Rebuild:` says, not all that includes the header. A run that is
+interrupted goes on where it was. The last line is `N passed, N failed, N
+skipped`; passed is killed.
+"""
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import boot
+import kernel as kernels
+import ktap
+import series
+import stress
+import test
+from lib import (BAD_LOG, BUILD, OK, ROOT, SCRIPTS, TEST_FAILED, USAGE, Arch,
+                 Fail, Step, Variant, chosen_archs, chosen_base, lock, run,
+                 run_main, say, variants)
+
+MUTANTS = SCRIPTS / "mutants"
+INDEX = ROOT / "Documentation" / "mutants.rst"
+# Of a guest that runs KUnit (s), on a busy host; a mutant may hang in it.
+TIMEOUT = 1800
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One file of scripts/mutants/."""
+    path: Path
+    arch: Arch
+    what: str
+    patch: str
+    append: str
+    rebuild: tuple[str, ...]
+    tests: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def is_cheap(self) -> bool:
+        """One short boot is enough."""
+        return not any(t.startswith("stress ") for t in self.tests)
+
+
+def read_mutant(path: Path, arch: Arch) -> Mutant:
+    head, _, diff = path.read_text().partition("\n---\n")
+    words: list[str] = []
+    fields: dict[str, list[str]] = {"Patch": [], "Append": [], "Rebuild": [],
+                                    "Killed-by": []}
+    for line in head.splitlines():
+        key, colon, value = line.partition(": ")
+        if colon and key in fields:
+            fields[key].append(value)
+        elif not line.startswith("SPDX-"):
+            words.append(line)
+    for name in fields["Killed-by"]:
+        if not re.match(r"(stress \S|kunit \S+ \S+$)", name):
+            raise Fail(USAGE, f"{path.name}: Killed-by: {name}",
+                       "it is `kunit <suite> <case>` or `stress <program> ...`")
+    for key in ("Patch", "Killed-by"):
+        if not fields[key]:
+            raise Fail(USAGE, f"{path.name} has no line `{key}: ...`",
+                       f"add it before `---`; see {Path(__file__).name}")
+    return Mutant(path, arch, " ".join(words), fields["Patch"][0],
+                  " ".join(fields["Append"]),
+                  tuple(" ".join(fields["Rebuild"]).split()),
+                  tuple(fields["Killed-by"]),
+                  tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.M)))
+
+
+def all_mutants(archs: list[Arch]) -> list[Mutant]:
+    return [read_mutant(path, arch) for arch in archs
+            for path in sorted(MUTANTS.glob(f"{arch.name}-*.patch"))]
+
+
+def chosen_mutants() -> list[Mutant]:
+    found = all_mutants(chosen_archs())
+    wanted = os.environ.get("MUTANT", "").split() or ["*"]
+    chosen = [m for m in found
+              if any(fnmatch.fnmatch(m.name, w) for w in wanted)]
+    if os.environ.get("QUICK", "") not in ("", "0"):
+        cheap = {m.patch: m for m in reversed(chosen) if m.is_cheap}
+        chosen = [m for m in chosen if m in cheap.values()]
+    if not chosen:
+        raise Fail(USAGE, f"MUTANT={' '.join(wanted)} is not known",
+                   f"valid: {' '.join(m.name for m in found)}")
+    return chosen
+
+
+def copy_tree(patched: kernels.Kernel, kernel: kernels.Kernel) -> None:
+    """The source, as links: the build only reads it, and `git apply` makes a
+    new file of what it changes."""
+    kernel.source.mkdir(exist_ok=True)
+    run(["rsync", "-a", "--delete", f"--link-dest={patched.source}",
+         "--exclude=/.git", "--exclude=/o-*", f"{patched.source}/",
+         f"{kernel.source}/"])
+
+
+def copy_objects(patched: kernels.Kernel, kernel: kernels.Kernel) -> None:
+    """The objects, with their times, so that make finds nothing to do."""
+    run(["rsync", "-a", "--delete", f"{patched.objects}/",
+         f"{kernel.objects}/"])
+
+
+def restore(mutants: list[Mutant], patched: kernels.Kernel,
+            kernel: kernels.Kernel) -> None:
+    """Undo all edits, those of an interrupted run, too."""
+    for name in {n for mutant in mutants for n in mutant.files}:
+        (kernel.source / name).unlink(missing_ok=True)
+        os.link(patched.source / name, kernel.source / name)
+
+
+def stale_objects(mutant: Mutant, kernel: kernels.Kernel) -> list[Path]:
+    """What a header's change makes stale, as far as the tests see it."""
+    suites = {f"ext/kunit/{name.split()[1].removeprefix('pteopt_')}_kunit.o"
+              for name in mutant.tests if name.startswith("kunit ")}
+    found = []
+    for pattern in [*sorted(suites), *mutant.rebuild]:
+        hits = list(kernel.objects.glob(pattern))
+        if not hits:
+            raise Fail(USAGE, mutant.name, f"there is no object {pattern}")
+        found += hits
+    return found
+
+
+def mutate(mutant: Mutant, patched: kernels.Kernel,
+           kernel: kernels.Kernel) -> None:
+    """Apply the edit; of a header without a change of its time."""
+    headers = [n for n in mutant.files if n.endswith(".h")]
+    times = {n: (kernel.source / n).stat().st_mtime_ns for n in headers}
+    # Not the git tree that build/ may be in.
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(kernel.source.parent)}
+    run(["git", "apply", mutant.path], cwd=kernel.source, env=env)
+    for name in mutant.files:
+        if (kernel.source / name).samefile(patched.source / name):
+            raise Fail(TEST_FAILED, mutant.name, f"{name} did not change")
+    for name, mtime in times.items():
+        os.utime(kernel.source / name, ns=(mtime, mtime))
+    for stale in stale_objects(mutant, kernel) if headers else []:
+        stale.unlink()
+
+
+def build(mutant: Mutant, kernel: kernels.Kernel) -> None:
+    """The kernel, unless only suites are stale, which a boot sees to."""
+    if mutant.rebuild or any(n.endswith(".c") for n in mutant.files):
+        kernels.BUILT.discard(kernel.objects)
+        kernels.build(kernel)
+
+
+def boot_and_look(variant: Variant, kernel: kernels.Kernel,
+                  tests: tuple[str, ...], append: str, runs: int,
+                  folder: Path) -> dict[str, list[str]]:
+    """For each test `pass`, `fail`, or what else became of it, each run."""
+    found: dict[str, list[str]] = {name: [] for name in tests}
+    programs = [name for name in tests if name.startswith("stress ")]
+    if programs:
+        # Each run has a seed of its own.
+        order = [name for name in programs for _ in range(runs)]
+        commands = [f"{name.removeprefix('stress ')} --seed={n % runs + 1}"
+                    for n, name in enumerate(order)]
+        outcome = checked(stress.guest(variant, kernel, commands,
+                                       folder / "stress", append).run(), folder)
+        for name, command in zip(order, outcome.commands):
+            found[name].append({OK: "pass", TEST_FAILED: "fail"}.get(
+                command.rc or 0, f"exit code {command.rc}"))
+    if len(programs) < len(tests):
+        guest = boot.Guest(variant, kernel, ["kunit"], folder / "kunit",
+                           timeout=TIMEOUT, smp=2, append=append)
+        outcome = checked(guest.run(), folder)
+        cases = {f"kunit {c.suite} {c.name}": c.status for c in
+                 ktap.parse(outcome.commands[0].lines, test.modules(),
+                            kernel.source, guest.folder)}
+        for name in tests:
+            if name not in programs:
+                status = cases.get(name, "no result")
+                found[name].append({"PASS": "pass", "FAIL": "fail"}.get(
+                    status, status.lower()))
+    return found
+
+
+def checked(outcome: boot.Outcome, folder: Path) -> boot.Outcome:
+    """A wrong kernel may complain; what matters is what the test says."""
+    if outcome.code not in (OK, BAD_LOG):
+        raise Fail(outcome.code, folder.name, outcome.why)
+    return outcome
+
+
+def judge(tally: test.Tally, name: str, found: dict[str, list[str]],
+          runs: int, want: str) -> bool:
+    good = True
+    for what, verdicts in found.items():
+        need = [want] * (runs if what.startswith("stress ") else 1)
+        seen = ", ".join(f"{verdicts.count(v)} {v}"
+                         for v in sorted(set(verdicts))) or "no result"
+        tally.check(f"{name}, {what}: {seen}", verdicts == need,
+                    "SURVIVED" if want == "fail" else
+                    "it does not pass without a mutant, so it proves nothing")
+        good &= verdicts == need
+    return good
+
+
+class Done:
+    """What an interrupted run has found out already."""
+
+    def __init__(self, base: str, runs: int):
+        self.path = BUILD / base / "mutants.json"
+        digest = hashlib.sha256(f"{runs}".encode())
+        for path in sorted([BUILD / base / "patched.stamp",
+                            *(ROOT / "kunit").glob("*.[ch]"),
+                            *SCRIPTS.glob("stress/*.c"),
+                            *SCRIPTS.glob("config/*.config"),
+                            *SCRIPTS.glob("arch/*.conf")]):
+            digest.update(path.read_bytes())
+        self.common = digest
+        self.known: dict = json.loads(self.path.read_text()) \
+            if self.path.is_file() else {}
+
+    def key(self, mutant: Mutant) -> str:
+        digest = self.common.copy()
+        digest.update(mutant.path.read_bytes())
+        return digest.hexdigest()
+
+    def get(self, mutant: Mutant) -> dict[str, list[str]] | None:
+        key, found = self.known.get(mutant.name, ("", None))
+        return found if key == self.key(mutant) else None
+
+    def put(self, mutant: Mutant, found: dict[str, list[str]]) -> None:
+        self.known[mutant.name] = (self.key(mutant), found)
+        self.save()
+
+    def drop(self, mutants: list[Mutant]) -> None:
+        for mutant in mutants:
+            self.known.pop(mutant.name, None)
+        self.save()
+
+    def save(self) -> None:
+        self.path.write_text(json.dumps(self.known, indent=1))
+
+
+def control(tally: test.Tally, variant: Variant, patched: kernels.Kernel,
+            mutants: list[Mutant], folder: Path) -> None:
+    """All tests pass if nothing is wrong."""
+    for append in sorted({m.append for m in mutants}):
+        name = " ".join(filter(None, ("control", variant.name, append)))
+        tests = dict.fromkeys(t for m in mutants for t in m.tests
+                              if m.append == append)
+        with tally.part(name):
+            judge(tally, name, boot_and_look(
+                variant, patched, tuple(tests), append, 1,
+                folder / f"control{append and '-'}{append}"), 1, "pass")
+
+
+def try_arch(tally: test.Tally, base: str, arch: Arch, mutants: list[Mutant],
+             runs: int, done: Done) -> None:
+    variant = variants(arch)[0]
+    patched = kernels.Kernel(base, "patched", arch, variant.config, "test")
+    kernel = kernels.Kernel(base, "mutant", arch, variant.config, "test")
+    kernels.build(patched)
+    folder = BUILD / base / variant.name / "mutants"
+    control(tally, variant, patched, mutants, folder)
+    if any(done.get(m) is None for m in mutants):
+        step = Step(f"copy of {patched.name}")
+        copy_tree(patched, kernel)
+        step.done()
+    for number, mutant in enumerate(mutants, 1):
+        with tally.part(f"mutant {mutant.name}"):
+            found = done.get(mutant)
+            if found is None:
+                say(f"{number} of {len(mutants)} on {variant.name}: "
+                    f"{mutant.what}")
+                restore(mutants, patched, kernel)
+                copy_objects(patched, kernel)
+                mutate(mutant, patched, kernel)
+                build(mutant, kernel)
+                found = boot_and_look(variant, kernel, mutant.tests,
+                                      mutant.append, runs,
+                                      folder / mutant.name)
+                done.put(mutant, found)
+            judge(tally, f"mutant {mutant.name}", found, runs, "fail")
+
+
+def index(mutants: list[Mutant], subjects: list[str]) -> str:
+    """Documentation/mutants.rst."""
+    out = [".. SPDX-License-Identifier: GPL-2.0", "", "=======", "Mutants",
+           "=======", "",
+           "Written by ``mutants.py index`` from ``scripts/mutants/``, by patch "
+           "of the", "series. ``make mutants`` builds each, and each test named "
+           "here must fail on it.", ""]
+    for subject in subjects:
+        out += [subject, "-" * len(subject), ""]
+        mine = [m for m in mutants if m.patch == subject]
+        for mutant in mine:
+            out += [f"{mutant.name}", f"  {mutant.what}", ""]
+            out += [f"  - ``{name}``" for name in mutant.tests]
+            if mutant.append:
+                out += ["", f"  with ``{mutant.append}`` on the kernel command "
+                        "line"]
+            out += [""]
+        if not mine:
+            out += ["No mutant.", ""]
+    return "\n".join(out[:-1]) + "\n"
+
+
+def subjects_of(base: str) -> list[str]:
+    found = []
+    for path in series.patches_of(base):
+        head = path.read_text().partition("\n\n")[0].replace("\n ", " ")
+        match = re.search(r"^Subject: (?:\[PATCH[^]]*\] )?(.*)$", head, re.M)
+        if match:
+            found.append(match[1])
+    return found
+
+
+def main() -> int:
+    base = chosen_base()
+    if sys.argv[1:] == ["index"]:
+        mutants = all_mutants(chosen_archs())
+        INDEX.write_text(index(mutants, subjects_of(base)))
+        return OK
+    mutants, runs = chosen_mutants(), stress.number("RUNS") or 5
+    tally = test.Tally()
+    with lock():
+        series.trees(base)
+        done = Done(base, runs)
+        for arch in chosen_archs():
+            mine = [m for m in mutants if m.arch == arch]
+            if mine:
+                try_arch(tally, base, arch, mine, runs, done)
+    done.drop(mutants)
+    return tally.close()
+
+
+if __name__ == "__main__":
+    run_main(main)
