@@ -356,6 +356,31 @@ static void batch_by_entry(struct kunit *test)
 	KUNIT_EXPECT_GT(test, changed, 0);
 }
 
+/* The first entry is settled, and hardware makes another one dirty. */
+static void batch_not_by_first(struct kunit *test)
+{
+	struct table t = table_create(test);
+	unsigned int i;
+	pte_t ret;
+
+	spin_lock(t.ptl);
+	for (i = 0; i < BLOCK; i++)
+		WRITE_ONCE(t.ptep[i],
+			   make_pte(&t, i, PTE_VALID | PTE_AF | PTE_RDONLY |
+				    (i == 5 ? PTE_WRITE : 0)));
+	agent_watch(t.ptep, BLOCK, ACCESS_WRITE);
+	ret = get_and_clear_full_ptes(t.mm, t.addr, t.ptep, BLOCK, 0);
+	for (i = 0; i < BLOCK; i++)
+		WRITE_ONCE(t.ptep[i], __pte(0));
+	spin_unlock(t.ptl);
+
+	/* With plain updates off there is no window to act in */
+	if (plain_pte_updates()) {
+		KUNIT_EXPECT_EQ(test, agent.changed, 1);
+		KUNIT_EXPECT_TRUE(test, is_dirty(ret));
+	}
+}
+
 /*
  * Hardware on another CPU. Each entry is armed as clean or old, and what the
  * agent did to it has to show up before it is armed again: in the entry or in
@@ -513,6 +538,7 @@ static void race_on_another_cpu(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(update_loses_nothing, updates_gen_params),
 	KUNIT_CASE(batch_by_entry),
+	KUNIT_CASE(batch_not_by_first),
 	KUNIT_CASE_SLOW(race_on_another_cpu),
 	{}
 };

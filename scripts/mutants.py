@@ -352,9 +352,14 @@ def main() -> int:
     tally = test.Tally()
     with lock():
         series.trees(base)
-        done = Done(base, runs)
+        done, subjects = Done(base, runs), subjects_of(base)
+        for mutant in mutants:
+            if mutant.patch not in subjects:
+                tally.add(f"mutant {mutant.name}", "SKIP", f"the series for "
+                          f"{base} has no patch `{mutant.patch}`")
         for arch in chosen_archs():
-            mine = [m for m in mutants if m.arch == arch]
+            mine = [m for m in mutants
+                    if m.arch == arch and m.patch in subjects]
             if mine:
                 try_arch(tally, base, arch, mine, runs, done)
     done.drop(mutants)

@@ -65,6 +65,7 @@
 #define PAGES		256
 #define BLOCK		(64 * 1024UL)
 #define SPIN_NS		20000
+#define MAX_AHEAD	32
 
 enum { EXIT_FAIL = 1, EXIT_USAGE = 2, EXIT_SKIP = 4 };
 
@@ -91,6 +92,7 @@ enum command { TOUCH, WRITE, QUIT };
  * @value: WRITE: what to write to the first page; one more for each that follows
  * @kinds: WRITE: the kinds of updates to expect
  * @span: WRITE: time (ns) within which the update of one page happens
+ * @ahead: WRITE: number of updates that come before those of the first page
  * @random: state of its random numbers
  * @cpu: where it runs
  */
@@ -100,6 +102,7 @@ struct helper {
 	size_t first, n;
 	unsigned int kinds;
 	uint64_t value, span, random;
+	unsigned long ahead;
 	int cpu;
 };
 
@@ -319,12 +322,12 @@ static void write_page(struct helper *h, size_t i)
 
 /*
  * One page: at a random time of the update. Many pages: each when the kernel's
- * count says that it is there. A few updates of other pages may come before the
- * first one, so how far the count is ahead has to be guessed.
+ * count says that it is there. Updates of other pages may come before the first
+ * one; how many, race() finds out.
  */
 static void write_pages(struct helper *h)
 {
-	unsigned long ahead = draw(&h->random) % 8, from = 0;
+	unsigned long from = 0;
 	uint64_t at;
 
 	if (h->n > 1)
@@ -340,7 +343,7 @@ static void write_pages(struct helper *h)
 	}
 	for (size_t i = 0; i < h->n; i++) {
 		while (atomic_load(&h->over) != h->go &&
-		       updates_of(h->kinds) - from < i + ahead)
+		       updates_of(h->kinds) - from < i + h->ahead)
 			relax();
 		write_page(h, i);
 	}
@@ -575,6 +578,7 @@ static void race(const struct test *t)
 	size_t n = t->batch ? t->batch : s.batch;
 
 	for (size_t first = 0; first < PAGES; first += n) {
+		struct counts before, after;
 		uint64_t began, took;
 
 		if (t->update == update_access_flags)
@@ -582,6 +586,7 @@ static void race(const struct test *t)
 		s.writer->value = s.value + first;
 		s.writer->kinds = t->kinds;
 		s.writer->span = s.span;
+		read_counts(t->kinds, &before);
 		give(s.writer, WRITE, first, n);
 		await(&s.writer->ready, s.writer->go);
 		began = now();
@@ -599,6 +604,9 @@ static void race(const struct test *t)
 			s.span = took;
 		await_done(s.writer);
 		reap();
+		read_counts(t->kinds, &after);
+		if (after.raced + after.lost == before.raced + before.lost)
+			s.writer->ahead = (s.writer->ahead + 1) % MAX_AHEAD;
 	}
 }
 
@@ -741,6 +749,7 @@ static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
 	uint64_t took;
 
 	s.torn = 0;
+	s.writer->ahead = 0;
 	set_up(t);
 	check_reclaim(t);
 	write_text(HOOKS "/delay_ops", "%#lx", read_counts(t->kinds, &before));
