@@ -62,6 +62,10 @@ trees: deps ## unpack the source and apply the series: build/<base>/
 kernels: deps ## build the stock and the patched kernel
 	@$(PY) $(S)/kernel.py
 
+.PHONY: module
+module: deps ## the pteopt module (TEST=1: and its tests; KDIR=: your kernel)
+	@$(PY) $(S)/module.py
+
 .PHONY: boot
 boot: deps ## a shell in the patched guest
 	@$(PY) $(S)/boot.py
