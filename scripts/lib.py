@@ -182,19 +182,26 @@ def workload_data(name: str) -> dict[str, int]:
             **{key: int(value) for key, value in found}}
 
 
-def chosen_workloads(default: Sequence[str]) -> list[str]:
-    """W= of the user (names or globs), or the default."""
-    wanted = os.environ.get("W", "").split()
+def chosen_names(variable: str, names: Sequence[str],
+                 default: Sequence[str] | None = None) -> list[str]:
+    """What the user's variable (names or globs) leaves of names; the default,
+    or all, if it is not set."""
+    wanted = os.environ.get(variable, "").split()
     if not wanted:
-        return list(default)
-    chosen = []
+        return list(names if default is None else default)
+    chosen: list[str] = []
     for pattern in wanted:
-        hits = fnmatch.filter(workload_names(), pattern)
+        hits = fnmatch.filter(names, pattern)
         if not hits:
-            raise Fail(USAGE, f"W={pattern} is not known",
-                       f"valid: {' '.join(workload_names())}")
+            raise Fail(USAGE, f"{variable}={pattern} is not known",
+                       f"valid: {' '.join(names)}")
         chosen += [h for h in hits if h not in chosen]
     return chosen
+
+
+def chosen_workloads(default: Sequence[str]) -> list[str]:
+    """W= of the user, or the default."""
+    return chosen_names("W", workload_names(), default)
 
 
 def rel(path: Path) -> str:

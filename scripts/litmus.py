@@ -12,7 +12,6 @@ The last line is `N passed, N failed, N skipped`.
 """
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 import shlex
@@ -23,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import (BUILD, NO_SOURCE, ROOT, SKIPPED, USAGE, Fail, Step, read_data,
-                 rel, run, run_main, say)
+from lib import (BUILD, NO_SOURCE, ROOT, SKIPPED, USAGE, Fail, Step,
+                 chosen_names, read_data, rel, run, run_main, say)
 from test import Tally
 
 TESTS = ROOT / "Documentation" / "litmus-tests"
@@ -69,14 +68,8 @@ def read_test(path: Path) -> Expected:
 
 def chosen_tests() -> list[Path]:
     """T= of the user, or all."""
-    found = sorted(TESTS.glob("*.litmus"))
-    wanted = os.environ.get("T", "").split() or ["*"]
-    chosen = [p for p in found
-              if any(fnmatch.fnmatch(p.stem, w) for w in wanted)]
-    if not chosen:
-        raise Fail(USAGE, f"T={' '.join(wanted)} is not known",
-                   f"valid: {' '.join(p.stem for p in found)}")
-    return chosen
+    found = {path.stem: path for path in sorted(TESTS.glob("*.litmus"))}
+    return [found[name] for name in chosen_names("T", list(found))]
 
 
 def wrong(expected: Expected, output: str) -> str:

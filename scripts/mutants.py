@@ -26,7 +26,6 @@ skipped`; passed is killed.
 """
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 import os
@@ -42,8 +41,8 @@ import series
 import stress
 import test
 from lib import (BAD_LOG, BUILD, OK, ROOT, SCRIPTS, TEST_FAILED, USAGE, Arch,
-                 Fail, Step, Variant, chosen_archs, chosen_base, lock, run,
-                 run_main, say, variants)
+                 Fail, Step, Variant, chosen_archs, chosen_base, chosen_names,
+                 lock, run, run_main, say, variants)
 
 MUTANTS = SCRIPTS / "mutants"
 INDEX = ROOT / "Documentation" / "mutants.rst"
@@ -105,16 +104,14 @@ def all_mutants(archs: list[Arch]) -> list[Mutant]:
 
 
 def chosen_mutants() -> list[Mutant]:
-    found = all_mutants(chosen_archs())
-    wanted = os.environ.get("MUTANT", "").split() or ["*"]
-    chosen = [m for m in found
-              if any(fnmatch.fnmatch(m.name, w) for w in wanted)]
+    found = {m.name: m for m in all_mutants(chosen_archs())}
+    chosen = [found[name] for name in chosen_names("MUTANT", list(found))]
     if os.environ.get("QUICK", "") not in ("", "0"):
         cheap = {m.patch: m for m in reversed(chosen) if m.is_cheap}
         chosen = [m for m in chosen if m in cheap.values()]
     if not chosen:
-        raise Fail(USAGE, f"MUTANT={' '.join(wanted)} is not known",
-                   f"valid: {' '.join(m.name for m in found)}")
+        raise Fail(USAGE, "QUICK=1 leaves no mutant",
+                   f"valid: {' '.join(found)}")
     return chosen
 
 

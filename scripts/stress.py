@@ -13,7 +13,6 @@ N skipped`.
 """
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from pathlib import Path
@@ -23,7 +22,8 @@ import kernel as kernels
 import series
 import test
 from lib import (BAD_LOG, BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, USAGE, Fail,
-                 Variant, chosen_base, chosen_variants, lock, run_main)
+                 Variant, chosen_base, chosen_names, chosen_variants, lock,
+                 run_main)
 
 # A run that does not end in this time (s) hangs.
 CPUS, TIMEOUT = 4, 3600
@@ -46,14 +46,9 @@ def program_runs(path: Path) -> list[str]:
 
 
 def chosen_programs() -> list[Path]:
-    found = sorted((SCRIPTS / "stress").glob("*.c"))
-    wanted = os.environ.get("STRESS", "").split() or ["*"]
-    chosen = [path for path in found
-              if any(fnmatch.fnmatch(path.stem, w) for w in wanted)]
-    if not chosen:
-        raise Fail(USAGE, f"STRESS={' '.join(wanted)} is not known",
-                   f"valid: {' '.join(p.stem for p in found)}")
-    return chosen
+    found = {path.stem: path
+             for path in sorted((SCRIPTS / "stress").glob("*.c"))}
+    return [found[name] for name in chosen_names("STRESS", list(found))]
 
 
 def number(name: str) -> int:
