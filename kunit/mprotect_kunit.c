@@ -609,7 +609,7 @@ static struct {
 	bool acts;
 	/* Updates for a change of protection */
 	unsigned int updates;
-	/* Entries cleared, as break-before-make does */
+	/* Entries cleared, as break-before-make does, or converted without */
 	unsigned int breaks;
 	/* Plain updates of entries that hardware may update */
 	unsigned int lossy;
@@ -626,7 +626,7 @@ static void agent_hook(struct mm_struct *mm, pte_t *ptep, pte_t old,
 
 	if (op == SETTLED_PTE_PROT)
 		agent.updates++;
-	if (op == SETTLED_PTE_CLEAR)
+	if (op == SETTLED_PTE_CLEAR || op == SETTLED_PTE_CONVERT)
 		agent.breaks++;
 
 	pte = READ_ONCE(*ptep);

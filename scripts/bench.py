@@ -35,7 +35,7 @@ PER_UNIT = ("insn", "atomic", "dmb")
 # MiB; beyond that one guest runs at a time.
 LARGE = 4096
 # Only the user can ask for it: it needs a guest of 17 GiB.
-ON_REQUEST = ("seed16g",)
+ON_REQUEST = ("seed16g", "sweep")
 # Above stock by more than this share, and by more operations than one interrupt
 # makes, is worse. Steps are counted from the first to the last mark, and the
 # timer's interrupts fall into either kernel's at other places.
@@ -169,9 +169,10 @@ def collect(workload: str, lines: list[str], counts: Path,
 
 
 def measure(base: str, variant: Variant, workload: str, folder: Path,
-            trees: tuple[str, ...] = TREES
+            trees: tuple[str, ...] = TREES, append: str = ""
             ) -> dict[str, dict[str, StepCounts]]:
-    """One workload on both kernels, at the same time on two host cores."""
+    """One workload on both kernels, at the same time on two host cores; the
+    patched one with @append on its command line."""
     data = workload_data(workload)
     guests = {}
     for tree in trees:
@@ -179,7 +180,8 @@ def measure(base: str, variant: Variant, workload: str, folder: Path,
                                 "bench")
         guests[tree] = boot.Guest(
             variant, kernel, [workload], folder / f"{workload}-{tree}",
-            timeout=data["timeout"], memory=data["memory"], count=True)
+            timeout=data["timeout"], memory=data["memory"], count=True,
+            append=append if tree == "patched" else "")
     step = Step(f"{variant.name} {workload}", folder)
     # Two large guests at a time may be more than the host has.
     together = data["memory"] <= LARGE
@@ -321,13 +323,17 @@ def table(variant: Variant, workload: str,
     return "\n".join(text)
 
 
-def worse(trees: dict[str, dict[str, StepCounts]]) -> list[str]:
-    """Where the patched kernel does more than the stock one."""
+def worse(trees: dict[str, dict[str, StepCounts]], same: bool = False
+          ) -> list[str]:
+    """Where the patched kernel does more than the stock one, or @same: does
+    not do the same."""
     found = []
     for name, stock in trees["stock"].items():
         for cls in CLASSES:
             old, new = stock.classes[cls], trees["patched"][name].classes[cls]
-            if new > old * (1 + WORSE) and new - old > WORSE_FEW:
+            # Fewer instructions can only be those of code that all share.
+            more = abs(new - old) if same and cls != "insn" else new - old
+            if more > max(old * WORSE, WORSE_FEW):
                 found.append(f"{name} {cls}: {old} > {new} "
                              f"({(new - old) / stock.units:+.2f} per unit)")
     return found

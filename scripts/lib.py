@@ -89,6 +89,7 @@ class Arch:
     debian_arch: str
     port: str
     append: str
+    off: str
     console_args: str
     port_args: str
 
@@ -101,6 +102,9 @@ class Variant:
     config: str
     qemu: list[str]
     append: str
+    # What makes the patched kernel count like the stock one: the off switch of
+    # the architecture, but nothing on a machine that the series is not for.
+    off: str
     order: int
 
     @property
@@ -120,7 +124,7 @@ def get_arch(name: str) -> Arch:
     d = read_data(SCRIPTS / "arch" / f"{name}.conf")
     return Arch(name, d["CROSS"], d["IMAGE"], tuple(d["TARGETS"].split()),
                 tuple(d["PACKAGES"].split()), d["DEBIAN_ARCH"], d["PORT"],
-                d["APPEND"], d["CONSOLE_ARGS"], d["PORT_ARGS"])
+                d["APPEND"], d["OFF"], d["CONSOLE_ARGS"], d["PORT_ARGS"])
 
 
 def variants(arch: Arch) -> list[Variant]:
@@ -130,7 +134,7 @@ def variants(arch: Arch) -> list[Variant]:
         d = read_data(path)
         found.append(Variant(arch, path.stem.partition("-")[2], d["CONFIG"],
                              shlex.split(d["QEMU"]), d.get("APPEND", ""),
-                             int(d["ORDER"])))
+                             d.get("OFF", arch.off), int(d["ORDER"])))
     return sorted(found, key=lambda v: v.order)
 
 

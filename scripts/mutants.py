@@ -11,6 +11,7 @@ is wrong, and
 
   Patch: <subject of the patch whose work it undoes>
   Append: <words for the kernel command line>           (if it needs some)
+  CPU: <machine of scripts/arch/>                       (if not the main one)
   Rebuild: <objects that use what it changes of a header, beside the suites>
   Killed-by: kunit <suite> <case>                       (one or more of these)
   Killed-by: stress <program> [options]
@@ -58,6 +59,7 @@ class Mutant:
     what: str
     patch: str
     append: str
+    cpu: str
     rebuild: tuple[str, ...]
     tests: tuple[str, ...]
     files: tuple[str, ...]
@@ -75,8 +77,8 @@ class Mutant:
 def read_mutant(path: Path, arch: Arch) -> Mutant:
     head, _, diff = path.read_text().partition("\n---\n")
     words: list[str] = []
-    fields: dict[str, list[str]] = {"Patch": [], "Append": [], "Rebuild": [],
-                                    "Killed-by": []}
+    fields: dict[str, list[str]] = {"Patch": [], "Append": [], "CPU": [],
+                                    "Rebuild": [], "Killed-by": []}
     for line in head.splitlines():
         key, colon, value = line.partition(": ")
         if colon and key in fields:
@@ -92,7 +94,7 @@ def read_mutant(path: Path, arch: Arch) -> Mutant:
             raise Fail(USAGE, f"{path.name} has no line `{key}: ...`",
                        f"add it before `---`; see {Path(__file__).name}")
     return Mutant(path, arch, " ".join(words), fields["Patch"][0],
-                  " ".join(fields["Append"]),
+                  " ".join(fields["Append"]), " ".join(fields["CPU"]),
                   tuple(" ".join(fields["Rebuild"]).split()),
                   tuple(fields["Killed-by"]),
                   tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.M)))
@@ -278,9 +280,9 @@ def control(tally: test.Tally, variant: Variant, patched: kernels.Kernel,
                 folder / f"control{append and '-'}{append}"), 1, "pass")
 
 
-def try_arch(tally: test.Tally, base: str, arch: Arch, mutants: list[Mutant],
-             runs: int, done: Done) -> None:
-    variant = variants(arch)[0]
+def try_machine(tally: test.Tally, base: str, variant: Variant,
+                mutants: list[Mutant], runs: int, done: Done) -> None:
+    arch = variant.arch
     patched = kernels.Kernel(base, "patched", arch, variant.config, "test")
     kernel = kernels.Kernel(base, "mutant", arch, variant.config, "test")
     kernels.build(patched)
@@ -355,10 +357,13 @@ def main() -> int:
                 tally.add(f"mutant {mutant.name}", "SKIP", f"the series for "
                           f"{base} has no patch `{mutant.patch}`")
         for arch in chosen_archs():
-            mine = [m for m in mutants
-                    if m.arch == arch and m.patch in subjects]
-            if mine:
-                try_arch(tally, base, arch, mine, runs, done)
+            machines = variants(arch)
+            for variant in machines:
+                mine = [m for m in mutants
+                        if m.arch == arch and m.patch in subjects and
+                        (m.cpu or machines[0].cpu) == variant.cpu]
+                if mine:
+                    try_machine(tally, base, variant, mine, runs, done)
     done.drop(mutants)
     return tally.close()
 

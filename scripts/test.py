@@ -7,13 +7,16 @@
 Parts, in this order (PART=name runs one):
   harness   the harness's own tests, on canned logs
   opcount   the op counter's decoder and its self-test
-  series    the series applies, and `make refresh` would change nothing
+  series    the series and the mutants apply, `make refresh` changes nothing
   kunit     every suite on every machine
   workload  every workload checks its own data on every machine, small size
+  order     stores, TLBIs and barriers when contpte blocks change, in order
   limits    the patched kernel's counts against scripts/limits.tsv, twice
 and, only on request, for it builds the stock kernel too:
   baseline  the stock kernel's counts against scripts/limits.tsv
   worse     all workloads on stock and patched: no count of any class may grow
+  off       the same with the series turned off on the kernel command line, or on
+            a machine that it is not for: all counts must be those of stock
   debug     suites and workloads on kernels with checks, or with other options:
             scripts/config/debug/; NAME= leaves some
 The last line is `N passed, N failed, N skipped`.
@@ -33,6 +36,7 @@ import bench
 import boot
 import kernel as kernels
 import ktap
+import orderlog
 import series
 from lib import (BUILD, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail, Variant,
                  chosen_base, chosen_variants, chosen_workloads, lock, rel,
@@ -43,7 +47,7 @@ SMALL = 8
 # The op counter's promise: two runs of one kernel.
 REPEATABLE = 0.005
 # Parts that build kernels which nothing else needs.
-ON_REQUEST = ("baseline", "worse", "debug")
+ON_REQUEST = ("baseline", "worse", "off", "debug")
 # A class with fewer operations than this is compared by difference: one
 # interrupt more or less is no news.
 FEW = 200
@@ -152,6 +156,12 @@ def series_part(tally: Tally, base: str) -> None:
     code = series.refresh(base, check=True)
     tally.check(f"series {base}: refresh makes no difference", code == OK,
                 "run `make refresh` and look at `git diff patches/`")
+    mutants = sorted((SCRIPTS / "mutants").glob("*.patch"))
+    stale = [path.name for path in mutants if subprocess.run(
+        ["git", "apply", "--check", path], cwd=BUILD / base / "patched",
+        capture_output=True).returncode]
+    tally.check(f"series {base}: {len(mutants)} mutants apply",
+                bool(mutants) and not stale, " ".join(stale))
 
 
 def test_kernel(base: str, tree: str, variant: Variant,
@@ -294,17 +304,22 @@ def repeatable(tally: Tally, variant: Variant, name: str, first: dict,
                 f"{worst:.3%}", worst < REPEATABLE, where)
 
 
-def worse(tally: Tally, base: str, chosen: list[Variant]) -> None:
-    """The full-size workloads; one verdict each."""
+def worse(tally: Tally, base: str, chosen: list[Variant],
+          off: bool = False) -> None:
+    """The full-size workloads; one verdict each. @off: with the series turned
+    off, which must be as if it was not there."""
+    part, promise = ("off", "as stock") if off else \
+        ("worse", "nowhere above stock")
     for variant in chosen:
-        with tally.part(f"worse {variant.name}"):
+        with tally.part(f"{part} {variant.name}"):
             bench.prepare(base, [variant])
             for name in chosen_workloads([w for w in workload_names()
                                           if w not in bench.ON_REQUEST]):
                 trees = bench.measure(base, variant, name,
-                                      BUILD / base / variant.name / "worse")
-                found = bench.worse(trees) if trees else []
-                tally.check(f"worse {variant.name} {name}: nowhere above stock",
+                                      BUILD / base / variant.name / part,
+                                      append=variant.off if off else "")
+                found = bench.worse(trees, same=off) if trees else []
+                tally.check(f"{part} {variant.name} {name}: {promise}",
                             bool(trees) and not found, "; ".join(found))
 
 
@@ -356,9 +371,11 @@ def main() -> int:
             "series": lambda: series_part(tally, base),
             "kunit": lambda: kunit(tally, base, chosen),
             "workload": lambda: workload(tally, base, chosen),
+            "order": lambda: orderlog.orderlog(tally, base, chosen),
             "limits": lambda: limits_part(tally, base, chosen, "patched"),
             "baseline": lambda: limits_part(tally, base, chosen, "stock"),
             "worse": lambda: worse(tally, base, chosen),
+            "off": lambda: worse(tally, base, chosen, off=True),
             "debug": lambda: debug(tally, base),
         }
         wanted = os.environ.get("PART", "").split() or \

@@ -48,6 +48,21 @@ class Order(unittest.TestCase):
         self.good(RW, RO | CONT, stores(STORE) + stores(CLEAR) + FLUSH
                   + stores(STORE) + FLUSH, "yes")
 
+    def test_live_change_where_cpus_can_stand_it(self):
+        for events, wrong in ((stores(STORE), []),
+                              (stores(CLEAR) + FLUSH + stores(STORE),
+                               ["it was cleared, where it could change in "
+                                "place", "1 flushes, expected 0"])):
+            found = orderlog.problems(step(RW, RW | CONT), events, (0, "yes"),
+                                      live=True)
+            self.assertEqual([text.rpartition(": ")[2] for text in found],
+                             wrong)
+
+    def test_live_change_has_one_tlbi_at_most(self):
+        self.assertEqual(orderlog.problems(
+            step(RW, RO | CONT), stores(STORE) + stores(STORE) + FLUSH,
+            (2, "yes"), live=True), [])
+
     def test_cleared_by_pairs_or_swaps(self):
         for events in (stores(PAIR), stores(SWAP, "atomic")):
             self.good(RW, RW | CONT, events + FLUSH + stores(STORE), "yes")
@@ -92,7 +107,7 @@ class Order(unittest.TestCase):
         self.bad("no store", RO | CONT, RW | CONT, stores(STORE, nr=15), "yes")
 
     def test_one_flush_too_many(self):
-        self.bad("2 TLBIs, expected 1", RW | CONT, RO | CONT,
+        self.bad("2 flushes, expected 1", RW | CONT, RO | CONT,
                  stores(STORE) + FLUSH + FLUSH, "yes", 1)
 
     def test_block_lost(self):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * blocks - contpte blocks are unmade and made again while other threads use them
+ * convert - contpte blocks are unmade and made again while other threads use them
  *
  * In a round the main thread makes the last page of a 64 KiB folio read-only,
  * which unmakes the block that maps it, and writable again, which makes the block.
@@ -50,14 +50,14 @@ static atomic_uint started;
 __attribute__((noreturn))
 static void fail(const char *what)
 {
-	printf("@@ fail blocks: %s: %s\n", what, strerror(errno));
+	printf("@@ fail convert: %s: %s\n", what, strerror(errno));
 	exit(EXIT_FAIL);
 }
 
 __attribute__((noreturn))
 static void skip(const char *why)
 {
-	printf("@@ skip blocks: %s\n", why);
+	printf("@@ skip convert: %s\n", why);
 	exit(EXIT_SKIP);
 }
 
@@ -123,7 +123,7 @@ static bool updates(unsigned long *convert, unsigned long *clear)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: blocks [--rounds=N] [--seed=N]\n");
+	fprintf(stderr, "usage: convert [--rounds=N] [--seed=N]\n");
 	exit(EXIT_USAGE);
 }
 
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
 		why = "the readers hardly read";
 	else if (in_place && seen)
 		why = "a reader met an entry that was not valid";
-	printf("blocks/%s: races %lu overlaps %lu faults %lu : %s%s\n",
+	printf("convert/%s: races %lu overlaps %lu faults %lu : %s%s\n",
 	       in_place ? "in-place" : "break-before-make", 2 * rounds, passes,
 	       seen, why ? "FAILED " : "ok", why ? why : "");
 	return why ? EXIT_FAIL : 0;
