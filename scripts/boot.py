@@ -20,6 +20,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Callable, Iterator
 
 import kernel as kernels
 import series
@@ -49,6 +50,7 @@ class Outcome:
     code: int
     why: str
     commands: list[Command]
+    folder: Path = Path()
 
 
 def parse_results(text: str) -> tuple[list[Command], list[str], bool]:
@@ -204,6 +206,7 @@ class Guest:
             console += "\n" + words
         outcome = judge(console, results, timed_out, self.timeout,
                         self.process.returncode)
+        outcome.folder = self.folder
         if outcome.code != OK:
             outcome.why += f"\n  logs: {rel(self.folder)}"
         return outcome
@@ -211,6 +214,37 @@ class Guest:
     def run(self) -> Outcome:
         self.start()
         return self.wait()
+
+
+def one_ahead(variants: list[Variant], make: Callable[[Variant], Guest]
+              ) -> Iterator[tuple[Variant, Callable[[], Outcome]]]:
+    """Each machine with what gives its outcome, or raises why @make has no guest
+    for it. The next guest is made and runs meanwhile, since hosts have two cores
+    at least."""
+    guests: list[Guest] = []
+
+    def started(variant: Variant) -> Callable[[], Outcome]:
+        try:
+            guest = make(variant)
+            guest.start()
+        except Fail as fail:
+            why = fail
+
+            def no_guest() -> Outcome:
+                raise why
+            return no_guest
+        guests.append(guest)
+        return guest.wait
+
+    try:
+        ready = [started(variant) for variant in variants[:1]]
+        for i, variant in enumerate(variants):
+            ready += [started(next_one) for next_one in variants[i + 1:i + 2]]
+            yield variant, ready[i]
+    finally:
+        for guest in guests:
+            if guest.process.poll() is None:
+                guest.process.kill()
 
 
 def need(outcome: Outcome, what: str) -> Outcome:

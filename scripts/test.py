@@ -176,21 +176,27 @@ def modules() -> list[str]:
                   (SCRIPTS.parent / "kunit").glob("*_kunit.c"))
 
 
-def run_kunit(base: str, tree: str, variant: Variant,
-              purpose: str = "test") -> list[ktap.Case]:
-    kernel = test_kernel(base, tree, variant, purpose)
+def kunit_guest(base: str, tree: str, variant: Variant,
+                purpose: str = "test") -> boot.Guest:
     folder = "kunit" if purpose == "test" else f"kunit-{purpose}"
-    guest = boot.Guest(variant, kernel, ["kunit"], BUILD / base / variant.name
-                       / f"{folder}-{tree}", timeout=900, smp=2)
-    outcome = boot.need(guest.run(), f"{folder} on {variant.name}")
-    return ktap.parse(outcome.commands[0].lines, modules(), kernel.source,
-                      guest.folder)
+    return boot.Guest(variant, test_kernel(base, tree, variant, purpose),
+                      ["kunit"], BUILD / base / variant.name
+                      / f"{folder}-{tree}", timeout=900, smp=2)
+
+
+def kunit_cases(base: str, variant: Variant, outcome: boot.Outcome
+                ) -> list[ktap.Case]:
+    """What KUnit says on a machine."""
+    boot.need(outcome, f"KUnit on {variant.name}")
+    return ktap.parse(outcome.commands[0].lines, modules(),
+                      BUILD / base / "stock", outcome.folder)
 
 
 def kunit(tally: Tally, base: str, chosen: list[Variant]) -> None:
-    for variant in chosen:
+    for variant, outcome in boot.one_ahead(
+            chosen, lambda v: kunit_guest(base, "patched", v)):
         with tally.part(f"kunit {variant.name}"):
-            for case in run_kunit(base, "patched", variant):
+            for case in kunit_cases(base, variant, outcome()):
                 tally.add(f"kunit {variant.name} {case.suite}:{case.name}",
                           case.status, case.why)
 
@@ -200,32 +206,37 @@ def workload(tally: Tally, base: str, chosen: list[Variant],
     """All workloads in one boot; the marks count nothing here."""
     names = [w for w in workload_names() if w not in bench.ON_REQUEST]
     part = "workload" if purpose == "test" else f"workload {purpose}"
-    for variant in chosen:
+
+    def guest(variant: Variant) -> boot.Guest:
+        return boot.Guest(
+            variant, test_kernel(base, "patched", variant, purpose),
+            [f"{w} --size={SMALL}" for w in names],
+            BUILD / base / variant.name / part.replace(" ", "-"),
+            timeout=max(workload_data(w)["timeout"] for w in names))
+
+    for variant, outcome in boot.one_ahead(chosen, guest):
         with tally.part(f"{part} {variant.name}"):
-            guest = boot.Guest(
-                variant, test_kernel(base, "patched", variant, purpose),
-                [f"{w} --size={SMALL}" for w in names],
-                BUILD / base / variant.name / part.replace(" ", "-"),
-                timeout=max(workload_data(w)["timeout"] for w in names))
-            outcome = boot.need(guest.run(), f"workloads on {variant.name}")
-            if len(outcome.commands) != len(names):
+            commands = boot.need(outcome(),
+                                 f"workloads on {variant.name}").commands
+            if len(commands) != len(names):
                 tally.add(f"workload {variant.name}", "FAIL",
-                          f"{len(outcome.commands)} of {len(names)} ran")
-            for command in outcome.commands:
-                name = f"{part} {variant.name} {command.name}"
-                for line in command.lines:
-                    if line.startswith("@@ skip "):
-                        step, _, why = line[8:].partition(": ")
-                        tally.add(f"{name} {step}", "SKIP", why)
-                said = "; ".join(line for line in command.lines
-                                 if line.startswith("@@ fail"))
-                steps = sum(line.startswith("@@ step")
-                            for line in command.lines)
-                if command.rc != SKIPPED:
-                    tally.check(f"{name}: {steps} steps",
-                                command.rc == OK and steps > 0,
-                                f"exit code {command.rc}: {said} (logs: "
-                                f"{rel(guest.folder)})")
+                          f"{len(commands)} of {len(names)} ran")
+            for command in commands:
+                judge_workload(tally, f"{part} {variant.name} {command.name}",
+                               command)
+
+
+def judge_workload(tally: Tally, name: str, command: boot.Command) -> None:
+    for line in command.lines:
+        if line.startswith("@@ skip "):
+            step, _, why = line[8:].partition(": ")
+            tally.add(f"{name} {step}", "SKIP", why)
+    said = "; ".join(line for line in command.lines
+                     if line.startswith("@@ fail"))
+    steps = sum(line.startswith("@@ step") for line in command.lines)
+    if command.rc != SKIPPED:
+        tally.check(f"{name}: {steps} steps", command.rc == OK and steps > 0,
+                    f"exit code {command.rc}: {said}")
 
 
 @dataclass(frozen=True)
@@ -335,7 +346,8 @@ def debug(tally: Tally, base: str) -> None:
             if arch != variant.arch.name or wanted and purpose not in wanted:
                 continue
             with tally.part(f"debug {path.stem}"):
-                for case in run_kunit(base, "patched", variant, purpose):
+                guest = kunit_guest(base, "patched", variant, purpose)
+                for case in kunit_cases(base, variant, guest.run()):
                     tally.add(f"debug {path.stem} {case.suite}:{case.name}",
                               case.status, case.why)
             workload(tally, base, [variant], purpose)
@@ -347,7 +359,8 @@ def prove(tally: Tally, base: str, chosen: list[Variant]) -> None:
     for variant in chosen:
         with tally.part(f"prove {variant.name}"):
             by_suite: dict[str, set[str]] = {}
-            for case in run_kunit(base, "stock", variant):
+            guest = kunit_guest(base, "stock", variant)
+            for case in kunit_cases(base, variant, guest.run()):
                 by_suite.setdefault(case.suite, set()).add(case.status)
             for suite, statuses in sorted(by_suite.items()):
                 name = f"prove {variant.name} {suite} fails on stock"
