@@ -45,6 +45,10 @@ mutants: deps ## wrong edits to the series: each must be seen by its tests
 stress: deps ## races on the patched kernel, for ROUNDS= rounds
 	@$(PY) $(S)/stress.py
 
+.PHONY: selftests
+selftests: deps ## the kernel's own mm tests, stock against patched (T=<tests>)
+	@$(PY) $(S)/selftests.py
+
 .PHONY: litmus
 litmus: ## what the memory models of Arm and POWER say (T=<tests>)
 	@$(PY) $(S)/litmus.py

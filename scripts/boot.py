@@ -20,13 +20,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 import kernel as kernels
 import series
-from lib import (BAD_LOG, BUILD, LOST_VM, OK, PANIC, SCRIPTS, TIMEOUT, USAGE,
-                 Fail, Variant, chosen_base, chosen_variants, lock, rel, run,
-                 run_main, say)
+from lib import (BAD_LOG, BUILD, LOST_VM, NO_SOURCE, OK, PANIC, SCRIPTS,
+                 TIMEOUT, USAGE, Arch, Fail, Variant, chosen_base,
+                 chosen_variants, lock, rel, run, run_main, say)
 
 # Counts are taken on one CPU with a virtual clock that advances with the
 # instructions, and with the same date and random numbers each time: two runs of
@@ -254,19 +254,21 @@ def need(outcome: Outcome, what: str) -> Outcome:
     return outcome
 
 
-def busybox(variant: Variant) -> Path:
-    """A static busybox of the guest's architecture, through a private apt
+def unpack(arch: Arch, packages: Sequence[str]) -> Path:
+    """Unpack Debian packages of the guest's architecture, through a private apt
     state: nothing is installed, no foreign architecture is added."""
-    arch = variant.arch.debian_arch
-    home = BUILD / "dl" / f"apt-{arch}"
-    target = home / "root" / "bin" / "busybox"
-    if target.is_file():
-        return target
+    home = BUILD / "dl" / f"apt-{arch.debian_arch}"
+    done = home / "unpacked"
+    have = done.read_text().split() if done.is_file() else []
+    wanted = [name for name in packages if name not in have]
+    if not wanted:
+        return home / "root"
     for folder in ("state/lists/partial", "cache/archives/partial", "root"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     (home / "state/status").touch()
     (home / "conf").write_text(
-        f'APT::Architecture "{arch}"; APT::Architectures {{ "{arch}"; }};\n'
+        f'APT::Architecture "{arch.debian_arch}"; '
+        f'APT::Architectures {{ "{arch.debian_arch}"; }};\n'
         f'Acquire::Languages "none"; Dir::State "{home}/state";\n'
         f'Dir::State::status "{home}/state/status"; '
         f'Dir::Cache "{home}/cache";\n')
@@ -274,10 +276,17 @@ def busybox(variant: Variant) -> Path:
     # One broken list of several is no reason to stop; the download decides.
     subprocess.run(["apt-get", "-q", "update"], env=env, check=False,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    run(["apt-get", "-q", "download", "busybox-static"], env=env, cwd=home)
-    run(["dpkg-deb", "-x", next(home.glob("busybox-static_*.deb")),
-         home / "root"])
-    return target
+    run(["apt-get", "-q", "download", *wanted], env=env, cwd=home,
+        code=NO_SOURCE)
+    for name in wanted:
+        run(["dpkg-deb", "-x", next(home.glob(f"{name}_*.deb")),
+             home / "root"], code=NO_SOURCE)
+    done.write_text(" ".join([*have, *wanted]))
+    return home / "root"
+
+
+def busybox(variant: Variant) -> Path:
+    return unpack(variant.arch, ["busybox-static"]) / "bin" / "busybox"
 
 
 def shell() -> int:
