@@ -183,14 +183,14 @@ def boot_and_look(variant: Variant, kernel: kernels.Kernel,
     """For each test `pass`, `fail`, or what else became of it, each run."""
     found: dict[str, list[str]] = {name: [] for name in tests}
     programs = [name for name in tests if name.startswith("stress ")]
-    if programs:
-        # Each run has a seed of its own.
-        order = [name for name in programs for _ in range(runs)]
-        commands = [f"{name.removeprefix('stress ')} --seed={n % runs + 1}"
-                    for n, name in enumerate(order)]
+    for number, name in enumerate(programs):
+        # A boot for each: Linux takes 32 words for init. Each run has its seed.
+        commands = [f"{name.removeprefix('stress ')} --seed={n + 1}"
+                    for n in range(runs)]
         outcome = checked(stress.guest(variant, kernel, commands,
-                                       folder / "stress", append).run(), folder)
-        for name, command in zip(order, outcome.commands):
+                                       folder / f"stress-{number}",
+                                       append).run(), folder)
+        for command in outcome.commands:
             found[name].append({OK: "pass", TEST_FAILED: "fail"}.get(
                 command.rc or 0, f"exit code {command.rc}"))
     if len(programs) < len(tests):
