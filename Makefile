@@ -25,6 +25,10 @@ deps: ## install the Debian packages that are missing, or name them
 bench: deps ## stock against patched: build both, count, table and report
 	@$(PY) $(S)/bench.py
 
+.PHONY: tar
+tar: deps ## for a real machine: hw-bench, workloads, both kernels (CONFIG=)
+	@$(PY) $(S)/pack.py
+
 .PHONY: test
 test: deps ## prove that it works; ends with `N passed, N failed, N skipped`
 	@$(PY) $(S)/test.py

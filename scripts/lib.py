@@ -17,6 +17,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Callable, Iterator, Sequence
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -27,8 +28,8 @@ JOBS = (os.cpu_count() or 1) + 1
 
 # Exit codes; Documentation/exit-codes.rst is the table for people.
 OK, TEST_FAILED, USAGE, BUILD_FAILED, SKIPPED, LOST_VM = 0, 1, 2, 3, 4, 5
-NOT_APPLIED, BAD_LOG, PANIC, NO_SOURCE, TIMEOUT, INTERRUPTED = (
-    6, 7, 8, 9, 124, 130)
+NOT_APPLIED, BAD_LOG, PANIC, NO_SOURCE, BAD_INPUT, TIMEOUT, INTERRUPTED = (
+    6, 7, 8, 9, 10, 124, 130)
 
 
 class Fail(Exception):
@@ -214,6 +215,17 @@ def rel(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def load_script(name: str) -> ModuleType:
+    """A script of ours that is no module by name, for it is copied about."""
+    path = SCRIPTS / name
+    module = ModuleType(name.replace("-", "_"))
+    module.__file__ = str(path)
+    # Dataclasses look their module up there.
+    sys.modules[module.__name__] = module
+    exec(compile(path.read_text(), path, "exec"), module.__dict__)
+    return module
 
 
 START = time.monotonic()

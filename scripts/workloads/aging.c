@@ -268,10 +268,12 @@ static void lru_gen_set(unsigned long caps)
 static bool lru_gen_enable(unsigned long *before)
 {
 	*before = lru_gen_caps();
-	lru_gen_set(3);
+	if (!wl.keep_settings)
+		lru_gen_set(3);
 	if ((lru_gen_caps() & 3) == 3)
 		return true;
-	lru_gen_set(*before);
+	if (!wl.keep_settings)
+		lru_gen_set(*before);
 	return false;
 }
 

@@ -15,7 +15,9 @@
  *
  * Output is one line per interval, read by the harness:
  *
- *	@@ step <name> units <n> ipi <n> fault <n> ctxt <n>
+ *	@@ step <name> units <n> ipi <n> fault <n> ctxt <n> ns <n>
+ *	   with --event, and of the kernel alone: ev:<name> <n> ...
+ *	@@ no-event <name>: <why>
  *	@@ fail <name>: <what>		and exit status 1
  *	@@ skip <name>: <why>		exit status 4 if nothing ran
  */
@@ -29,6 +31,7 @@
 #include <fnmatch.h>
 #include <getopt.h>
 #include <linux/membarrier.h>
+#include <linux/perf_event.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,6 +40,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -129,6 +133,11 @@ struct wl_case {
 
 struct wl_counters {
 	unsigned long ipi, fault, ctxt;
+	uint64_t ns;
+	/* What a PMU event has counted, and for how long it was and could be. */
+	struct {
+		uint64_t count, enabled, running;
+	} event[8];
 };
 
 /*
@@ -144,11 +153,18 @@ struct thp_setting {
 	char path[128], was[16];
 };
 
+struct wl_event {
+	char name[32];
+	int fd;
+};
+
 static struct {
 	size_t size;
 	unsigned int rounds;
 	const char *glob;
 	bool list;
+	/* Nothing in /sys may be changed: do without. */
+	bool keep_settings;
 
 	size_t page;
 	char step[64];
@@ -165,6 +181,9 @@ static struct {
 	/* What thp_only() has changed, until thp_restore(). */
 	struct thp_setting thp[16];
 	unsigned int nr_thp;
+
+	struct wl_event event[8];
+	unsigned int nr_events;
 } wl;
 
 static inline void thp_restore(void);
@@ -307,6 +326,87 @@ static inline void counters_read(struct wl_counters *now)
 	now->fault = proc_value(proc_text(wl.vmstat), "pgfault");
 }
 
+/* --- time, and events of the PMU, for real machines ----------------------- */
+
+static inline uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000UL + t.tv_nsec;
+}
+
+/*
+ * NAME:TYPE:CONFIG as perf_event_open() wants them. Children inherit the events,
+ * and count into them what they do in the kernel.
+ */
+static inline void event_add(const char *text)
+{
+	struct wl_event *e = wl.event + wl.nr_events;
+	struct perf_event_attr attr = {
+		.size = sizeof(attr), .disabled = 1, .inherit = 1,
+		.exclude_user = 1,
+		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED |
+			       PERF_FORMAT_TOTAL_TIME_RUNNING,
+	};
+	unsigned long long config;
+	unsigned int type;
+	char end;
+
+	if (wl.nr_events == ARRAY_SIZE(wl.event) ||
+	    sscanf(text, "%31[a-z0-9_-]:%u:%lli%c", e->name, &type,
+		   (long long *)&config, &end) != 3)
+		fail("--event=%s is not NAME:TYPE:CONFIG, or one too many",
+		     text);
+	attr.type = type;
+	attr.config = config;
+	e->fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1,
+			PERF_FLAG_FD_CLOEXEC);
+	if (e->fd < 0)
+		dprintf(STDOUT_FILENO, "@@ no-event %s: %s\n", e->name,
+			strerror(errno));
+	else
+		wl.nr_events++;
+}
+
+static inline void events_set(unsigned long request)
+{
+	for (unsigned int i = 0; i < wl.nr_events; i++)
+		must(ioctl(wl.event[i].fd, request, 0));
+}
+
+static inline void events_read(struct wl_counters *at)
+{
+	for (unsigned int i = 0; i < wl.nr_events; i++)
+		must(read(wl.event[i].fd, &at->event[i], sizeof(at->event[i])));
+}
+
+/* An event that shared its counter with another one is scaled up. */
+static inline const char *events_text(const struct wl_counters *before,
+				      const struct wl_counters *after)
+{
+	static char text[512];
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (unsigned int i = 0; i < wl.nr_events; i++) {
+		uint64_t count = after->event[i].count - before->event[i].count;
+		uint64_t enabled = after->event[i].enabled -
+				   before->event[i].enabled;
+		uint64_t running = after->event[i].running -
+				   before->event[i].running;
+
+		if (!running)
+			continue;
+		len += snprintf(text + len, sizeof(text) - len, " ev:%s %.0f",
+				wl.event[i].name,
+				(double)count * enabled / running);
+	}
+	return text;
+}
+
+/* --- steps ---------------------------------------------------------------- */
+
 /*
  * Let the kernel finish what the steps before have left to RCU, and start at the
  * same distance from the timer's next tick: else one kernel frees memory within
@@ -326,7 +426,12 @@ static inline void step_start(void)
 	if (!wl.measured)
 		return;
 	settle();
+	/* Its first call in a process may be a page fault. */
+	now();
 	counters_read(&wl.shared->before);
+	events_read(&wl.shared->before);
+	events_set(PERF_EVENT_IOC_ENABLE);
+	wl.shared->before.ns = now();
 	mark_start();
 }
 
@@ -339,16 +444,21 @@ static inline void step_begin(const struct wl_case *c, unsigned int i)
 static inline void step_end(unsigned long units)
 {
 	const struct wl_counters *before = &wl.shared->before;
-	const struct wl_counters *after = &wl.shared->after;
+	struct wl_counters *after = &wl.shared->after;
 
 	if (!wl.measured)
 		return;
 	mark_stop();
-	counters_read(&wl.shared->after);
+	after->ns = now();
+	events_set(PERF_EVENT_IOC_DISABLE);
+	events_read(after);
+	counters_read(after);
 	dprintf(STDOUT_FILENO,
-		"@@ step %s units %lu ipi %lu fault %lu ctxt %lu\n",
+		"@@ step %s units %lu ipi %lu fault %lu ctxt %lu ns %lu%s\n",
 		wl.step, units, after->ipi - before->ipi,
-		after->fault - before->fault, after->ctxt - before->ctxt);
+		after->fault - before->fault, after->ctxt - before->ctxt,
+		(unsigned long)(after->ns - before->ns),
+		events_text(before, after));
 	wl.ran++;
 }
 
@@ -482,6 +592,8 @@ static inline const char *folio_missing(enum wl_folio folio)
 
 	if (folio == FOLIO_NONE || folio == FOLIO_BASE)
 		return NULL;
+	if (wl.keep_settings)
+		return "needs other huge page settings, which was not allowed";
 	snprintf(path, sizeof(path), THP_DIR "/hugepages-%zukB/enabled",
 		 folio_size(folio) / KIB);
 	if (access(path, F_OK))
@@ -881,7 +993,8 @@ __attribute__((noreturn))
 static inline void usage(const char *name)
 {
 	fprintf(stderr,
-		"usage: %s [--size=MiB] [--rounds=N] [--step=GLOB] [--list]\n",
+		"usage: %s [--size=MiB] [--rounds=N] [--step=GLOB] [--list]\n"
+		"	[--keep-settings] [--event=NAME:TYPE:CONFIG]...\n",
 		name);
 	exit(EXIT_USAGE);
 }
@@ -927,6 +1040,7 @@ static inline void warm_up(void)
 		_exit(0);
 	reap(pid, 0);
 	must(munmap(page, wl.page));
+	now();
 	counters_read(&wl.shared->before);
 	counters_read(&wl.shared->after);
 }
@@ -950,6 +1064,8 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "step", required_argument, NULL, 'g' },
 		{ "list", no_argument, NULL, 'l' },
+		{ "keep-settings", no_argument, NULL, 'k' },
+		{ "event", required_argument, NULL, 'e' },
 		{ 0 }
 	};
 	struct sigaction action = {
@@ -971,6 +1087,10 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 			wl.glob = optarg;
 		else if (opt == 'l')
 			wl.list = true;
+		else if (opt == 'k')
+			wl.keep_settings = true;
+		else if (opt == 'e')
+			event_add(optarg);
 		else
 			usage(argv[0]);
 	}
