@@ -25,6 +25,11 @@ deps: ## install the Debian packages that are missing, or name them
 bench: deps ## stock against patched: build both, count, table and report
 	@$(PY) $(S)/bench.py
 
+.PHONY: report
+report: ## one HTML file of all that was measured (HW=: files of hw-bench)
+	@$(S)/deps.sh --report
+	@$(PY) $(S)/report.py
+
 .PHONY: tar
 tar: deps ## for a real machine: hw-bench, workloads, both kernels (CONFIG=)
 	@$(PY) $(S)/pack.py

@@ -6,11 +6,14 @@ Writes build/<base>/<arch>-<cpu>/report/:
   counts.tsv       base arch cpu workload step units class stock patched
   by-function.tsv  base arch cpu workload step class function stock patched
   metadata.json    versions and commands
+  sizes.tsv        as counts.tsv, with the size (MiB) before units: SIZES= gives
+                   the sizes, STEP= (a glob) the steps to be measured then
 A run of some workloads (W=) replaces their rows and keeps the others'.
 """
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import subprocess
@@ -22,8 +25,8 @@ from pathlib import Path
 import boot
 import kernel as kernels
 import series
-from lib import (BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, TEST_FAILED, Fail, Step,
-                 Variant, chosen_base, chosen_variants, chosen_workloads,
+from lib import (BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail,
+                 Step, Variant, chosen_base, chosen_variants, chosen_workloads,
                  clock, lock, read_data, rel, run, run_main, workload_data,
                  workload_names)
 
@@ -41,6 +44,7 @@ ON_REQUEST = ("seed16g", "sweep")
 # timer's interrupts fall into either kernel's at other places.
 WORSE, WORSE_FEW = 0.005, 300
 COUNTS_HEAD = "base arch cpu workload step units class stock patched".split()
+SIZES_HEAD = COUNTS_HEAD[:5] + ["size"] + COUNTS_HEAD[5:]
 FUNCTION_HEAD = ("base arch cpu workload step class function stock "
                  "patched").split()
 
@@ -169,20 +173,26 @@ def collect(workload: str, lines: list[str], counts: Path,
 
 
 def measure(base: str, variant: Variant, workload: str, folder: Path,
-            trees: tuple[str, ...] = TREES, append: str = ""
-            ) -> dict[str, dict[str, StepCounts]]:
+            trees: tuple[str, ...] = TREES, append: str = "", size: int = 0,
+            step: str = "*") -> dict[str, dict[str, StepCounts]]:
     """One workload on both kernels, at the same time on two host cores; the
-    patched one with @append on its command line."""
+    patched one with @append on its command line; with the workload's own size,
+    or this one (MiB)."""
     data = workload_data(workload)
+    name = command = workload
+    if size:
+        name, command = f"{workload}-{size}M", \
+            f"{workload} --size={size} --step={step}"
+        data["memory"] = max(data["memory"], 2 * size + 512)
     guests = {}
     for tree in trees:
         kernel = kernels.Kernel(base, tree, variant.arch, variant.config,
                                 "bench")
         guests[tree] = boot.Guest(
-            variant, kernel, [workload], folder / f"{workload}-{tree}",
+            variant, kernel, [command], folder / f"{name}-{tree}",
             timeout=data["timeout"], memory=data["memory"], count=True,
             append=append if tree == "patched" else "")
-    step = Step(f"{variant.name} {workload}", folder)
+    progress = Step(f"{variant.name} {name}", folder)
     # Two large guests at a time may be more than the host has.
     together = data["memory"] <= LARGE
     if together:
@@ -197,7 +207,7 @@ def measure(base: str, variant: Variant, workload: str, folder: Path,
         said = [line for line in command.lines if line.startswith("@@ fail")
                 or line.startswith("@@ skip")]
         if command.rc == SKIPPED:
-            step.done("skipped: " + "; ".join(said))
+            progress.done("skipped: " + "; ".join(said))
             return {}
         if command.rc != OK:
             raise Fail(TEST_FAILED, f"{workload} on {tree} failed "
@@ -210,7 +220,7 @@ def measure(base: str, variant: Variant, workload: str, folder: Path,
     if len({tuple(steps) for steps in result.values()}) != 1:
         raise Fail(TEST_FAILED, f"{workload}: stock and patched ran different "
                    "steps", str([list(steps) for steps in result.values()]))
-    step.done()
+    progress.done()
     return result
 
 
@@ -272,6 +282,37 @@ def write_metadata(base: str, variant: Variant, folder: Path) -> None:
         .splitlines()[0],
         "host": platform.platform(), "python": platform.python_version(),
         "commands": commands}, indent=1) + "\n")
+
+
+def chosen_sizes() -> list[int]:
+    """SIZES= of the user, in MiB."""
+    words = os.environ.get("SIZES", "").split()
+    for word in words:
+        if not word.isdigit() or not int(word) or int(word) % 2:
+            raise Fail(USAGE, f"SIZES={word} is no size",
+                       "even numbers of MiB are, such as SIZES=\"2 8 32 128\"")
+    return sorted({int(word) for word in words})
+
+
+def sweep(base: str, variant: Variant, workloads: list[str],
+          sizes: list[int]) -> int:
+    """Each workload at each size; how many were compared."""
+    home = BUILD / base / variant.name
+    rows, ran = [], 0
+    for workload in workloads:
+        for size in sizes:
+            trees = measure(base, variant, workload, home / "bench", size=size,
+                            step=os.environ.get("STEP") or "*")
+            ran += bool(trees)
+            for name, stock in trees.get("stock", {}).items():
+                patched = trees["patched"][name]
+                rows += [[base, variant.arch.name, variant.cpu, workload, name,
+                          str(size), str(stock.units), cls,
+                          str(stock.classes[cls]), str(patched.classes[cls])]
+                         for cls in CLASSES]
+    (home / "report").mkdir(parents=True, exist_ok=True)
+    merge_tsv(home / "report" / "sizes.tsv", SIZES_HEAD, workloads, rows)
+    return ran
 
 
 def number(value: float) -> str:
@@ -368,9 +409,16 @@ def main() -> int:
     chosen = chosen_variants(every=False)
     workloads = chosen_workloads([w for w in workload_names()
                                   if w not in ON_REQUEST])
+    sizes = chosen_sizes()
     ran = 0
     with lock():
         prepare(base, chosen)
+        if sizes:
+            ran = sum(sweep(base, v, workloads, sizes) for v in chosen)
+            print(f"{ran} sizes compared in {clock()}, see "
+                  f"{rel(BUILD / base)}/*/report/sizes.tsv; `make report` "
+                  "draws them")
+            return OK if ran else SKIPPED
         tables = []
         for variant in chosen:
             results = bench_variant(base, variant, workloads)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # Install the Debian packages that are missing, or say exactly which.
 #
-# Usage: deps.sh [--check] [ARCH...]
-#   --check  also what `make check` needs
+# Usage: deps.sh [--check|--report] [ARCH...]
+#   --check  also what `make check` needs; --report: what `make report` does
 # Exit: 0 all there, 2 something is missing and cannot be installed here.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -11,8 +11,8 @@ here=$(dirname "$(readlink -f "$0")")
 # The packages wanted for the given architectures, one a line.
 wanted() {
 	sed 's/#.*//' "$here/packages.txt" | awk 'NF { print $1 }'
-	if ((check)); then
-		sed 's/#.*//' "$here/packages-check.txt" | awk 'NF { print $1 }'
+	if [[ $also ]]; then
+		sed 's/#.*//' "$here/packages-$also.txt" | awk 'NF { print $1 }'
 	fi
 	local arch
 	for arch in "$@"; do
@@ -25,10 +25,10 @@ is_there() {
 }
 
 main() {
-	local check=0 arch pkg
+	local also="" arch pkg
 	local -a archs=() missing=()
-	if [[ ${1:-} == --check ]]; then
-		check=1
+	if [[ ${1:-} == --check || ${1:-} == --report ]]; then
+		also=${1#--}
 		shift
 	fi
 	for arch in "$@"; do
