@@ -51,12 +51,13 @@ checkpatch() {
 # What checkpatch wants of kernel code but user programs do not have.
 no_kernel_here=ARRAY_SIZE,EMBEDDED_FUNCTION_NAME,STATIC_CONST_CHAR_ARRAY
 no_kernel_here+=,PREFER_DEFINED_ATTRIBUTE_MACRO,REPEATED_WORD,SSCANF_TO_KSTRTO
-no_kernel_here+=,VOLATILE,NEW_TYPEDEFS
+no_kernel_here+=,VOLATILE,NEW_TYPEDEFS,COMPLEX_MACRO
 
 # Errors and warnings in files that are not in a kernel tree.
 checkpatch_file() {
-	# Loops over all combinations stand below each other.
-	local text ignore=LINUX_VERSION_CODE,SUSPECT_CODE_INDENT
+	# Loops over all combinations stand below each other; a list of cases is
+	# no expression that parentheses could go around.
+	local text ignore=LINUX_VERSION_CODE,SUSPECT_CODE_INDENT,COMPLEX_MACRO
 	[[ $1 != "$here"/* ]] || ignore=$no_kernel_here
 	text=$(perl "$stock/scripts/checkpatch.pl" --no-tree -f \
 		--show-types --terse --ignore "$ignore" "$1" 2>&1) || true
@@ -146,7 +147,7 @@ main() {
 	verdict "shellcheck" shellcheck -x "$here"/*.sh "$here"/*/*.sh \
 		"$root/.ci/run"
 	verdict "python compiles" python3 -W error -m compileall -q -f "$here"
-	verdict "codespell" codespell -q 3 -L "fo,inout,mis" \
+	verdict "codespell" codespell -q 3 -L "fo,inout,mis,vas" \
 		"$root/README.md" "$root/Documentation" "$root/kunit" \
 		"$root/patches" "$root/scripts" "$root/Makefile"
 	verdict "kernel-doc" kernel_doc
