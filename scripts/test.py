@@ -278,9 +278,9 @@ def limits_part(tally: Tally, base: str, chosen: list[Variant],
                        for name in names}
             for limit in mine:
                 judge_limit(tally, limit, results)
-            again = bench.measure(base, variant, names[0], home / "again",
+            again = bench.measure(base, variant, names[-1], home / "again",
                                   (tree,))
-            repeatable(tally, variant, names[0], results[names[0]], again)
+            repeatable(tally, variant, names[-1], results[names[-1]], again)
 
 
 def judge_limit(tally: Tally, limit: Limit, results: dict) -> None:
