@@ -216,17 +216,17 @@ def workload(tally: Tally, base: str, chosen: list[Variant],
 
     for variant, outcome in boot.one_ahead(chosen, guest):
         with tally.part(f"{part} {variant.name}"):
-            commands = boot.need(outcome(),
-                                 f"workloads on {variant.name}").commands
-            if len(commands) != len(names):
+            found = boot.need(outcome(), f"workloads on {variant.name}")
+            if len(found.commands) != len(names):
                 tally.add(f"workload {variant.name}", "FAIL",
-                          f"{len(commands)} of {len(names)} ran")
-            for command in commands:
+                          f"{len(found.commands)} of {len(names)} ran")
+            for command in found.commands:
                 judge_workload(tally, f"{part} {variant.name} {command.name}",
-                               command)
+                               command, found.folder)
 
 
-def judge_workload(tally: Tally, name: str, command: boot.Command) -> None:
+def judge_workload(tally: Tally, name: str, command: boot.Command,
+                   folder: Path) -> None:
     for line in command.lines:
         if line.startswith("@@ skip "):
             step, _, why = line[8:].partition(": ")
@@ -236,7 +236,7 @@ def judge_workload(tally: Tally, name: str, command: boot.Command) -> None:
     steps = sum(line.startswith("@@ step") for line in command.lines)
     if command.rc != SKIPPED:
         tally.check(f"{name}: {steps} steps", command.rc == OK and steps > 0,
-                    f"exit code {command.rc}: {said}")
+                    f"exit code {command.rc}: {said} (logs: {rel(folder)})")
 
 
 @dataclass(frozen=True)
