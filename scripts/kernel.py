@@ -224,11 +224,10 @@ def programs(arch: Arch, base: str) -> Path:
     jobs = {"init": SCRIPTS / "guest" / "init.c",
             **{n: SCRIPTS / "workloads" / f"{n}.c" for n in workload_names()},
             **{p.stem: p for p in (SCRIPTS / "stress").glob("*.c")}}
-    header = SCRIPTS / "workloads" / "workload.h"
+    headers = [*SCRIPTS.glob("workloads/*.h"), *SCRIPTS.glob("stress/*.h")]
     for name, source in jobs.items():
         target = out / name
-        newest = max(p.stat().st_mtime for p in (source, header)
-                     if p.exists())
+        newest = max(p.stat().st_mtime for p in (source, *headers))
         if not target.is_file() or target.stat().st_mtime < newest:
             run([f"{arch.cross}gcc", "-O2", "-static", "-Wall", "-Wextra",
                  "-Werror", "-pthread", "-o", target, source],

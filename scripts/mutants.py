@@ -237,7 +237,8 @@ class Done:
         digest = hashlib.sha256(f"{runs}".encode())
         for path in sorted([BUILD / base / "patched.stamp",
                             *(ROOT / "kunit").glob("*.[ch]"),
-                            *SCRIPTS.glob("stress/*.c"),
+                            *SCRIPTS.glob("stress/*.[ch]"),
+                            *SCRIPTS.glob("workloads/*.h"),
                             *SCRIPTS.glob("config/*.config"),
                             *SCRIPTS.glob("arch/*.conf")]):
             digest.update(path.read_bytes())

@@ -13,9 +13,7 @@
  * Entries come from pteopt_entries of KUnit suite `entries`, which is loaded.
  * Exit status: 0 all steps ran, 1 something went wrong, 4 no such blocks here.
  */
-#include "../workloads/workload.h"
-
-#include <sys/syscall.h>
+#include "stress.h"
 
 #define ENTRIES		"/sys/kernel/debug/pteopt_entries"
 #define NR_BLOCKS	2
@@ -127,8 +125,7 @@ static void share_half(const struct region *r)
 
 	must(madvise(r->base, len, MADV_DONTFORK));
 	must(madvise(rest, r->len - BLOCK_PAGES * wl.page, MADV_DONTFORK));
-	pid = fork();
-	must(pid);
+	pid = must(fork());
 	if (!pid)
 		_exit(0);
 	reap(pid, 0);
@@ -173,17 +170,13 @@ static void run_case(const struct order_case *c, int entries)
 
 int main(void)
 {
-	struct sigaction action = {
-		.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO,
-	};
 	const char *why = folio_missing(FOLIO_64K);
 	int err, entries;
 
-	wl.page = getpagesize();
-	snprintf(wl.step, sizeof(wl.step), "blocks");
+	stress_init("blocks");
 	if (why || wl.page * BLOCK_PAGES != BLOCK)
 		skip_all(why ? why : "a block is not of 16 pages here");
-	must(sigaction(SIGSEGV, &action, NULL));
+	catch_probes();
 	err = load("/lib/kunit.ko");
 	if (!err)
 		err = load("/lib/kunit/entries_kunit.ko");

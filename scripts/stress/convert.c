@@ -15,27 +15,12 @@
  * the kernel lacks what this needs.
  */
 // stress: --rounds=50000
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "stress.h"
 
-#define STATS	"/sys/kernel/debug/settled_ptes/stats"
-#define THP_64K	"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled"
-#define BLOCK	(64 * 1024UL)
+#include <sys/resource.h>
+
 #define BLOCKS	16
 #define READERS	2
-
-enum { EXIT_FAIL = 1, EXIT_USAGE = 2, EXIT_SKIP = 4 };
 
 struct reader {
 	pthread_t thread;
@@ -43,23 +28,9 @@ struct reader {
 };
 
 static unsigned char *base;
-static size_t page, per_block;
+static size_t per_block;
 static atomic_bool stop;
 static atomic_uint started;
-
-__attribute__((noreturn))
-static void fail(const char *what)
-{
-	printf("@@ fail convert: %s: %s\n", what, strerror(errno));
-	exit(EXIT_FAIL);
-}
-
-__attribute__((noreturn))
-static void skip(const char *why)
-{
-	printf("@@ skip convert: %s\n", why);
-	exit(EXIT_SKIP);
-}
 
 static unsigned char pattern(size_t nr)
 {
@@ -70,8 +41,7 @@ static unsigned long faults(void)
 {
 	struct rusage usage;
 
-	if (getrusage(RUSAGE_THREAD, &usage))
-		fail("getrusage");
+	must(getrusage(RUSAGE_THREAD, &usage));
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
@@ -85,7 +55,7 @@ static void *read_pages(void *arg)
 	atomic_fetch_add(&started, 1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		for (nr = 0; nr < pages; nr++) {
-			volatile unsigned char *p = base + nr * page;
+			volatile unsigned char *p = base + nr * wl.page;
 
 			if (*p != pattern(nr))
 				fail("wrong byte");
@@ -97,30 +67,25 @@ static void *read_pages(void *arg)
 }
 
 /* Updates of entries by now: to convert them in place, and to clear them. */
-static bool updates(unsigned long *convert, unsigned long *clear)
+static bool updates(int stats, unsigned long *convert, unsigned long *clear)
 {
-	unsigned long plain, atomic;
-	FILE *f = fopen(STATS, "r");
-	char line[256], name[32];
+	struct update_counts c[16];
+	unsigned int n = stats_read(stats, c, ARRAY_SIZE(c));
 	bool found = false;
 
 	*convert = *clear = 0;
-	if (!f)
-		skip("the kernel lacks CONFIG_SETTLED_PTES_TEST");
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%31s %lu %lu", name, &plain, &atomic) != 3)
-			continue;
-		if (!strcmp(name, "convert")) {
-			*convert = plain + atomic;
+	for (unsigned int i = 0; i < n; i++) {
+		if (!strcmp(c[i].name, "convert")) {
+			*convert = c[i].plain + c[i].atomic;
 			found = true;
-		} else if (!strcmp(name, "clear")) {
-			*clear = plain + atomic;
+		} else if (!strcmp(c[i].name, "clear")) {
+			*clear = c[i].plain + c[i].atomic;
 		}
 	}
-	fclose(f);
 	return found;
 }
 
+__attribute__((noreturn))
 static void usage(void)
 {
 	fprintf(stderr, "usage: convert [--rounds=N] [--seed=N]\n");
@@ -130,20 +95,17 @@ static void usage(void)
 static void map_blocks(void)
 {
 	size_t len = BLOCKS * BLOCK, nr;
-	int fd = open(THP_64K, O_WRONLY);
 
-	if (fd < 0 || page >= BLOCK)
-		skip("there are no 64 KiB folios of smaller pages");
-	if (write(fd, "always", 6) != 6)
-		fail(THP_64K);
-	close(fd);
+	if (access(THP_64K "enabled", W_OK) || wl.page >= BLOCK)
+		skip_all("there are no 64 KiB folios of smaller pages");
+	file_write(THP_64K "enabled", "always");
 	base = mmap(NULL, len + BLOCK, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
-		fail("mmap");
+		fail("mmap: %s", strerror(errno));
 	base += -(size_t)base % BLOCK;
 	for (nr = 0; nr < BLOCKS * per_block; nr++)
-		base[nr * page] = pattern(nr);
+		base[nr * wl.page] = pattern(nr);
 }
 
 int main(int argc, char **argv)
@@ -158,7 +120,8 @@ int main(int argc, char **argv)
 	struct reader readers[READERS] = { };
 	const char *why = NULL;
 	bool in_place, counted;
-	int c;
+	uint64_t random;
+	int c, stats;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'r')
@@ -170,26 +133,26 @@ int main(int argc, char **argv)
 	}
 	if (optind != argc || !rounds || !seed)
 		usage();
-	page = sysconf(_SC_PAGESIZE);
-	per_block = BLOCK / page;
-	counted = updates(&convert0, &clear0);
+	stress_init("convert");
+	random = seeded(seed);
+	per_block = BLOCK / wl.page;
+	stats = open(HOOKS "/stats", O_RDONLY);
+	if (stats < 0)
+		skip_all("the kernel lacks CONFIG_SETTLED_PTES_TEST");
+	counted = updates(stats, &convert0, &clear0);
 	map_blocks();
 
 	for (int i = 0; i < READERS; i++)
-		if (pthread_create(&readers[i].thread, NULL, read_pages,
-				   &readers[i]))
-			fail("pthread_create");
+		start_thread(&readers[i].thread, read_pages, &readers[i]);
 	while (atomic_load(&started) < READERS)
 		sched_yield();
 
 	for (n = 0; n < rounds; n++) {
-		unsigned char *last;
+		unsigned char *block = base + draw(&random) % BLOCKS * BLOCK;
+		unsigned char *last = block + BLOCK - wl.page;
 
-		seed = seed * 1103515245 + 12345;
-		last = base + (seed >> 8) % BLOCKS * BLOCK + BLOCK - page;
-		if (mprotect(last, page, PROT_READ) ||
-		    mprotect(last, page, PROT_READ | PROT_WRITE))
-			fail("mprotect");
+		must(mprotect(last, wl.page, PROT_READ));
+		must(mprotect(last, wl.page, PROT_READ | PROT_WRITE));
 	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < READERS; i++) {
@@ -197,7 +160,7 @@ int main(int argc, char **argv)
 		passes += readers[i].passes;
 		seen += readers[i].faults;
 	}
-	updates(&convert, &clear);
+	updates(stats, &convert, &clear);
 	convert -= convert0;
 	clear -= clear0;
 	in_place = counted && convert;

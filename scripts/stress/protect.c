@@ -18,17 +18,9 @@
  * what this machine can't do. Exit status: 0 all is well, 1 a check failed,
  * 2 usage, 4 nothing ran.
  */
-#include "../workloads/workload.h"
+#include "stress.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <time.h>
 
 struct kind {
 	const char *name;
@@ -95,14 +87,6 @@ static struct {
 	unsigned int ran;
 } opt = { .glob = "*" };
 
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 __attribute__((format(printf, 2, 3)))
 static void skip(const char *what, const char *fmt, ...)
 {
@@ -144,8 +128,8 @@ static bool shmem_only(size_t size)
 
 static bool hugetlb_reserve(size_t size, unsigned long pages)
 {
-	char path[96], text[32];
 	unsigned long got = 0;
+	char path[96];
 	FILE *f;
 
 	snprintf(path, sizeof(path),
@@ -153,8 +137,7 @@ static bool hugetlb_reserve(size_t size, unsigned long pages)
 		 size / KIB);
 	if (access(path, F_OK))
 		return false;
-	snprintf(text, sizeof(text), "%lu", pages);
-	file_write(path, text);
+	write_number(path, pages);
 	f = fopen(path, "r");
 	if (!f || fscanf(f, "%lu", &got) != 1 || got < pages)
 		fail("%lu of %lu hugetlb pages of %zu KiB", got, pages,
@@ -229,10 +212,9 @@ static void memory_make(struct memory *m, const struct kind *kind,
 	if (!r->mark)
 		fail("out of memory");
 	if (mapping == FILE_BACKED) {
-		r->fd = memfd_create("protect", MFD_CLOEXEC |
-				     (kind->hugetlb ?
-				      MFD_HUGETLB | size_flag(m) : 0));
-		must(r->fd);
+		r->fd = must(memfd_create("protect", MFD_CLOEXEC |
+					  (kind->hugetlb ?
+					   MFD_HUGETLB | size_flag(m) : 0)));
 	}
 	if (!kind->hugetlb && mapping != PRIVATE)
 		shmem_only(size);
@@ -538,21 +520,6 @@ static bool attempt(void *addr, int bit, uint64_t *value)
 	return true;
 }
 
-static void stay_on_cpu(unsigned int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &set);
-	must(sched_setaffinity(0, sizeof(set), &set));
-}
-
-static void start_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-	if (pthread_create(thread, NULL, fn, arg))
-		fail("pthread_create");
-}
-
 /* --- late accesses -------------------------------------------------------- */
 
 #define MAX_SIBLINGS	3
@@ -578,19 +545,13 @@ struct sibling {
 /* Odd while memory lacks the permission, for sure; even while it may have it */
 static _Atomic unsigned int phase;
 
-static void post(_Atomic unsigned int *word, unsigned int value)
-{
-	atomic_store(word, value);
-	must(syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0));
-}
-
 /* Until @word is @value, or is not: the CPU is for those who are waited for. */
 static void await(_Atomic unsigned int *word, unsigned int value, bool equal)
 {
 	unsigned int seen;
 
 	while (((seen = atomic_load(word)) == value) != equal)
-		syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL, 0);
+		futex_wait(word, seen);
 }
 
 static void *sibling_main(void *arg)
@@ -814,10 +775,9 @@ static void *part(uint64_t *random, size_t *len)
 static unsigned long step_fork(uint64_t *random)
 {
 	const struct region *r = &race.m.r;
-	pid_t pid = fork();
+	pid_t pid = must(fork());
 
 	(void)random;
-	must(pid);
 	if (!pid) {
 		uint64_t *seen = calloc(r->pages, sizeof(*seen));
 
@@ -855,16 +815,6 @@ static const char *start_migrate(void)
 	       "the kernel can't compact memory" : NULL;
 }
 
-static void read_pfns(uint64_t *pfn)
-{
-	const struct region *r = &race.m.r;
-
-	must(pread(race.pagemap, pfn, r->pages * sizeof(*pfn),
-		   (uintptr_t)r->base / wl.page * sizeof(*pfn)));
-	for (size_t p = 0; p < r->pages; p++)
-		pfn[p] = pfn[p] >> 63 ? pfn[p] & ((1UL << 55) - 1) : 0;
-}
-
 /*
  * Compaction moves pages to the end of memory. It has a reason if free memory is
  * in single pages, and room: this makes both. Returns how many of the pages that
@@ -873,7 +823,8 @@ static void read_pfns(uint64_t *pfn)
 static unsigned long step_migrate(uint64_t *random)
 {
 	const size_t len = 64 * MIB;
-	size_t pages = race.m.r.pages;
+	const struct region *r = &race.m.r;
+	size_t pages = r->pages;
 	uint64_t *before = calloc(2 * pages, sizeof(*before));
 	uint64_t *after = before + pages;
 	unsigned long moved = 0;
@@ -888,9 +839,9 @@ static unsigned long step_migrate(uint64_t *random)
 		filler[at] = 1;
 	for (size_t at = 0; at < len; at += 2 * wl.page)
 		must(madvise(filler + at, wl.page, MADV_DONTNEED));
-	read_pfns(before);
+	pagemap_read(race.pagemap, r->base, pages, before);
 	file_write("/proc/sys/vm/compact_memory", "1");
-	read_pfns(after);
+	pagemap_read(race.pagemap, r->base, pages, after);
 	for (size_t p = 0; p < pages; p++)
 		moved += before[p] && after[p] && before[p] != after[p];
 	must(munmap(filler, len));
@@ -1114,7 +1065,7 @@ static void race_all(void)
 /* --- entry ---------------------------------------------------------------- */
 
 __attribute__((noreturn))
-static void protect_usage(void)
+static void usage(void)
 {
 	fprintf(stderr,
 		"usage: protect [--late | --race] [--only=GLOB] [--rounds=N] [--seed=N]\n"
@@ -1135,9 +1086,6 @@ int main(int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ 0 }
 	};
-	struct sigaction action = {
-		.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO,
-	};
 	uint64_t seed = 1;
 	int c, mode = 0;
 
@@ -1151,20 +1099,17 @@ int main(int argc, char **argv)
 		else if (c == 's')
 			seed = strtoul(optarg, NULL, 0);
 		else
-			protect_usage();
+			usage();
 	}
 	if (optind != argc || !seed)
-		protect_usage();
+		usage();
 	if (!opt.rounds)
 		opt.rounds = mode == 'l' ? 100 : 2000;
-	opt.random = seed * 0x9e3779b97f4a7c15UL;
-	wl.page = getpagesize();
-	snprintf(wl.step, sizeof(wl.step), "protect");
+	opt.random = seeded(seed);
+	stress_init("protect");
 	if (geteuid())
 		skip_all("needs root, for folio sizes and page frame numbers");
-	must(sigaction(SIGSEGV, &action, NULL));
-	must(sigaction(SIGBUS, &action, NULL));
-	must(sigaction(SIGILL, &action, NULL));
+	catch_probes();
 	stay_on_cpu(0);
 	printf("protect: %ld CPUs, page %zu, seed %lu\n",
 	       sysconf(_SC_NPROCESSORS_ONLN), wl.page, (unsigned long)seed);

@@ -34,40 +34,15 @@
  * plain), overlaps, how many of these the kernel lost, and lost words. Exit
  * status: 0 all is well, 1 a case failed, 2 usage, 4 the kernel lacks the hooks.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
-#include <linux/futex.h>
-#include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "stress.h"
 
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#define HOOKS		"/sys/kernel/debug/settled_ptes"
-#define THP_64K		"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
+#include <linux/userfaultfd.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+
 #define PAGES		256
-#define BLOCK		(64 * 1024UL)
 #define SPIN_NS		20000
 #define MAX_AHEAD	32
-
-enum { EXIT_FAIL = 1, EXIT_USAGE = 2, EXIT_SKIP = 4 };
 
 /* The kernel's kinds of updates, as far as cases are about them */
 enum { CLEAR, WRPROTECT, YOUNG, CLEAN, ACCESS_FLAGS, PROT, NR_KINDS };
@@ -125,7 +100,7 @@ struct test {
 };
 
 static struct {
-	size_t page, len, batch;
+	size_t len, batch;
 	bool blocks;
 	unsigned char *base, *spare;
 	int file, pidfd, pagemap, idle, uffd, stats;
@@ -137,37 +112,6 @@ static struct {
 	unsigned long torn;
 } s = { .file = -1, .pidfd = -1, .pagemap = -1, .idle = -1, .uffd = -1 };
 
-__attribute__((noreturn, format(printf, 1, 2)))
-static void fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	dprintf(STDOUT_FILENO, "@@ fail ptes: ");
-	va_start(ap, fmt);
-	vdprintf(STDOUT_FILENO, fmt, ap);
-	va_end(ap);
-	dprintf(STDOUT_FILENO, "\n");
-	_exit(EXIT_FAIL);
-}
-
-/* For a call that has no reason to go wrong. */
-#define must(call)							\
-({									\
-	__auto_type ret_ = (call);					\
-									\
-	if (ret_ < 0)							\
-		fail("%s: %s", #call, strerror(errno));			\
-	ret_;								\
-})
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
-
 /* For loops that wait: an emulator with one thread goes on with another CPU. */
 static void relax(void)
 {
@@ -176,26 +120,9 @@ static void relax(void)
 #endif
 }
 
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
-static void stay_on_cpu(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &set);
-	must(sched_setaffinity(0, sizeof(set), &set));
-}
-
 static unsigned char *page_at(size_t page)
 {
-	return s.base + page * s.page;
+	return s.base + page * wl.page;
 }
 
 /* Where in a page a value goes: any word of it, the value tells which. */
@@ -203,39 +130,28 @@ static size_t word_of(uint64_t value)
 {
 	uint64_t hash = value * 0x9e3779b97f4a7c15ULL >> 32;
 
-	return hash % (s.page / sizeof(value)) * sizeof(value);
+	return hash % (wl.page / sizeof(value)) * sizeof(value);
 }
 
 /* --- what the kernel counts ---------------------------------------------- */
 
-struct counts {
-	long plain, atomic, raced, lost;
-};
-
 /* Add up the kinds of @mask; the bits of delay_ops for them. */
-static unsigned int read_counts(unsigned int mask, struct counts *sum)
+static unsigned int read_counts(unsigned int mask, struct update_counts *sum)
 {
-	char text[4096], *line, *rest = text;
+	struct update_counts c[16];
+	unsigned int n = stats_read(s.stats, c, ARRAY_SIZE(c));
 	unsigned int ops = 0, found = 0;
-	ssize_t len = must(pread(s.stats, text, sizeof(text) - 1, 0));
 
-	text[len] = '\0';
 	memset(sum, 0, sizeof(*sum));
-	strsep(&rest, "\n");
-	for (int op = 0; (line = strsep(&rest, "\n")) && *line; op++) {
-		struct counts c;
-		char name[32];
-
-		if (sscanf(line, "%31s %ld %ld %ld %ld", name, &c.plain,
-			   &c.atomic, &c.raced, &c.lost) != 5)
-			fail("%s", line);
+	for (unsigned int op = 0; op < n; op++) {
 		for (int kind = 0; kind < NR_KINDS; kind++) {
-			if (!(mask & 1U << kind) || strcmp(name, kinds[kind]))
+			if (!(mask & 1U << kind) ||
+			    strcmp(c[op].name, kinds[kind]))
 				continue;
-			sum->plain += c.plain;
-			sum->atomic += c.atomic;
-			sum->raced += c.raced;
-			sum->lost += c.lost;
+			sum->plain += c[op].plain;
+			sum->atomic += c[op].atomic;
+			sum->raced += c[op].raced;
+			sum->lost += c[op].lost;
 			ops |= 1U << op;
 			found |= 1U << kind;
 		}
@@ -243,19 +159,6 @@ static unsigned int read_counts(unsigned int mask, struct counts *sum)
 	if (found != mask)
 		fail("the kernel does not count all of the kinds %#x", mask);
 	return ops;
-}
-
-static void write_text(const char *path, const char *fmt, unsigned long value)
-{
-	char text[32];
-	int fd = open(path, O_WRONLY), len;
-
-	if (fd < 0)
-		fail("%s: %s", path, strerror(errno));
-	len = snprintf(text, sizeof(text), fmt, value);
-	if (write(fd, text, len) != len)
-		fail("%s: %s", path, strerror(errno));
-	close(fd);
 }
 
 /* Are plain updates turned off, as far as the user is concerned? */
@@ -273,19 +176,13 @@ static bool turned_off(void)
 
 static unsigned long updates_of(unsigned int mask)
 {
-	struct counts c;
+	struct update_counts c;
 
 	read_counts(mask, &c);
 	return c.plain + c.atomic;
 }
 
 /* --- helpers ------------------------------------------------------------- */
-
-static void post(_Atomic unsigned int *word, unsigned int value)
-{
-	atomic_store(word, value);
-	must(syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0));
-}
 
 /* Spin for a while, but do not take the CPU from the one we are waiting for. */
 static void await(_Atomic unsigned int *word, unsigned int value)
@@ -295,8 +192,7 @@ static void await(_Atomic unsigned int *word, unsigned int value)
 
 	while ((seen = atomic_load(word)) != value) {
 		if (now() > end)
-			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,
-				0);
+			futex_wait(word, seen);
 		relax();
 	}
 }
@@ -310,7 +206,7 @@ static void touch(size_t first, size_t n)
 {
 	for (size_t i = first; i < first + n; i++)
 		*(volatile unsigned char *)page_at(i);
-	must(madvise(s.spare, s.page, MADV_COLD));
+	must(madvise(s.spare, wl.page, MADV_COLD));
 }
 
 static void write_page(struct helper *h, size_t i)
@@ -388,12 +284,6 @@ static void order(struct helper *h, enum command command, size_t first,
 	await_done(h);
 }
 
-static void start_thread(struct helper *h, pthread_t *thread)
-{
-	if (pthread_create(thread, NULL, helper_main, h))
-		fail("pthread_create");
-}
-
 static pid_t start_process(struct helper *h)
 {
 	pid_t pid = must(fork());
@@ -410,7 +300,7 @@ static pid_t start_process(struct helper *h)
 
 static void advise(size_t first, size_t n, int advice)
 {
-	struct iovec iov = { page_at(first), n * s.page };
+	struct iovec iov = { page_at(first), n * wl.page };
 
 	if (must(syscall(SYS_process_madvise, s.pidfd, &iov, 1, advice, 0)) !=
 	    (long)iov.iov_len)
@@ -429,29 +319,27 @@ static void update_cold(size_t first, size_t n)
 
 static void update_zap(size_t first, size_t n)
 {
-	must(madvise(page_at(first), n * s.page, MADV_DONTNEED));
+	must(madvise(page_at(first), n * wl.page, MADV_DONTNEED));
 }
 
 /* A writer that comes while it is read-only has to try again: on_segv(). */
 static void update_mprotect(size_t first, size_t n)
 {
-	must(mprotect(page_at(first), n * s.page, PROT_READ));
-	must(mprotect(page_at(first), n * s.page, PROT_READ | PROT_WRITE));
+	must(mprotect(page_at(first), n * wl.page, PROT_READ));
+	must(mprotect(page_at(first), n * wl.page, PROT_READ | PROT_WRITE));
 }
 
 /* Mark the pages idle, which clears AF in all entries that map them. */
 static void update_idle(size_t first, size_t n)
 {
-	uint64_t entry, bit;
+	uint64_t pfn, bit;
 
 	for (size_t i = first; i < first + n; i++) {
-		must(pread(s.pagemap, &entry, sizeof(entry),
-			   (uintptr_t)page_at(i) / s.page * sizeof(entry)));
-		if (!(entry >> 63))
+		pagemap_read(s.pagemap, page_at(i), 1, &pfn);
+		if (!pfn)
 			continue;
-		entry &= (1ULL << 55) - 1;
-		bit = 1ULL << entry % 64;
-		must(pwrite(s.idle, &bit, sizeof(bit), entry / 64 * 8));
+		bit = 1ULL << pfn % 64;
+		must(pwrite(s.idle, &bit, sizeof(bit), pfn / 64 * 8));
 	}
 }
 
@@ -478,7 +366,7 @@ static void update_fork(size_t first, size_t n)
 	}
 }
 
-static void reap(void)
+static void reap_child(void)
 {
 	int status;
 
@@ -499,20 +387,20 @@ static void before_access_flags(size_t page)
 {
 	struct uffdio_copy copy = {
 		.dst = (uintptr_t)page_at(page), .src = (uintptr_t)s.spare,
-		.len = s.page, .mode = UFFDIO_COPY_MODE_DONTWAKE,
+		.len = wl.page, .mode = UFFDIO_COPY_MODE_DONTWAKE,
 	};
 	struct uffd_msg msg;
 
-	must(madvise(page_at(page), s.page, MADV_DONTNEED));
+	must(madvise(page_at(page), wl.page, MADV_DONTNEED));
 	give(s.reader, TOUCH, page, 1);
 	must(read(s.uffd, &msg, sizeof(msg)));
 	must(ioctl(s.uffd, UFFDIO_COPY, &copy));
-	must(madvise(page_at(page), s.page, MADV_FREE));
+	must(madvise(page_at(page), wl.page, MADV_FREE));
 }
 
 static void update_access_flags(size_t first, size_t n)
 {
-	struct uffdio_range range = { (uintptr_t)page_at(first), n * s.page };
+	struct uffdio_range range = { (uintptr_t)page_at(first), n * wl.page };
 
 	must(ioctl(s.uffd, UFFDIO_WAKE, &range));
 	await_done(s.reader);
@@ -578,7 +466,7 @@ static void race(const struct test *t)
 	size_t n = t->batch ? t->batch : s.batch;
 
 	for (size_t first = 0; first < PAGES; first += n) {
-		struct counts before, after;
+		struct update_counts before, after;
 		uint64_t began, took;
 
 		if (t->update == update_access_flags)
@@ -603,7 +491,7 @@ static void race(const struct test *t)
 		else
 			s.span = took;
 		await_done(s.writer);
-		reap();
+		reap_child();
 		read_counts(t->kinds, &after);
 		if (after.raced + after.lost == before.raced + before.lost)
 			s.writer->ahead = (s.writer->ahead + 1) % MAX_AHEAD;
@@ -621,7 +509,7 @@ static unsigned long missing(const struct test *t, const char *when)
 
 		if (t->memory == FILE_HOLES)
 			must(pread(s.file, &found, sizeof(found),
-				   i * s.page + at));
+				   i * wl.page + at));
 		else
 			memcpy(&found, page_at(i) + at, sizeof(found));
 		if (found == s.value + i)
@@ -662,16 +550,13 @@ static unsigned long one_round(const struct test *t)
 static void check_reclaim(const struct test *t)
 {
 	unsigned long kept = 0;
+	uint64_t pfn[PAGES];
 
 	prepare(t);
 	advise(0, PAGES, MADV_PAGEOUT);
-	for (size_t i = 0; i < PAGES; i++) {
-		uint64_t entry;
-
-		must(pread(s.pagemap, &entry, sizeof(entry),
-			   (uintptr_t)page_at(i) / s.page * sizeof(entry)));
-		kept += entry >> 63;
-	}
+	pagemap_read(s.pagemap, s.base, PAGES, pfn);
+	for (size_t i = 0; i < PAGES; i++)
+		kept += pfn[i] != 0;
 	if (kept > PAGES / 4)
 		fail("%s: reclaim keeps %lu of %d clean pages", t->name, kept,
 		     PAGES);
@@ -706,13 +591,13 @@ static void set_up(const struct test *t)
 	signal(SIGSEGV, t->update == update_mprotect ? on_segv : SIG_DFL);
 	s.owner = t->process ? start_process(s.writer) : getpid();
 	if (!t->process)
-		start_thread(s.writer, &s.threads[0]);
+		start_thread(&s.threads[0], helper_main, s.writer);
 	if (t->update == update_access_flags) {
 		struct uffdio_api api = { .api = UFFD_API };
 
 		s.uffd = must(syscall(SYS_userfaultfd, O_CLOEXEC));
 		must(ioctl(s.uffd, UFFDIO_API, &api));
-		start_thread(s.reader, &s.threads[1]);
+		start_thread(&s.threads[1], helper_main, s.reader);
 	}
 	s.pidfd = must(syscall(SYS_pidfd_open, s.owner, 0));
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", s.owner);
@@ -743,7 +628,7 @@ static void tear_down(const struct test *t)
 static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
 {
 	const unsigned int all_kinds = (1U << NR_KINDS) - 1;
-	struct counts before, after, all_before, all_after;
+	struct update_counts before, after, all_before, all_after;
 	unsigned long lost = 0, overlaps, updates;
 	const char *verdict;
 	uint64_t took;
@@ -752,14 +637,14 @@ static bool run(const struct test *t, unsigned long rounds, uint64_t delay)
 	s.writer->ahead = 0;
 	set_up(t);
 	check_reclaim(t);
-	write_text(HOOKS "/delay_ops", "%#lx", read_counts(t->kinds, &before));
-	write_text(HOOKS "/delay_ns", "%lu", delay);
+	write_number(HOOKS "/delay_ops", read_counts(t->kinds, &before));
+	write_number(HOOKS "/delay_ns", delay);
 	read_counts(all_kinds, &all_before);
 	took = now();
 	for (unsigned long i = 0; i < rounds; i++)
 		lost += one_round(t);
 	took = now() - took;
-	write_text(HOOKS "/delay_ns", "%lu", 0);
+	write_number(HOOKS "/delay_ns", 0);
 	read_counts(t->kinds, &after);
 	read_counts(all_kinds, &all_after);
 	tear_down(t);
@@ -828,9 +713,9 @@ int main(int argc, char **argv)
 	const char *op = NULL;
 	int c;
 
+	stress_init("ptes");
 	s.batch = 1;
-	s.page = sysconf(_SC_PAGESIZE);
-	s.len = PAGES * s.page;
+	s.len = PAGES * wl.page;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'o')
 			op = optarg;
@@ -847,23 +732,21 @@ int main(int argc, char **argv)
 		else
 			usage();
 	}
-	if (s.blocks && s.batch < BLOCK / s.page)
-		s.batch = BLOCK / s.page;
+	if (s.blocks && s.batch < BLOCK / wl.page)
+		s.batch = BLOCK / wl.page;
 	if (optind != argc || !rounds || !seed || !s.batch || PAGES % s.batch)
 		usage();
-	if (access(HOOKS, F_OK)) {
-		printf("@@ skip ptes: the kernel lacks CONFIG_SETTLED_PTES_TEST\n");
-		return EXIT_SKIP;
-	}
+	if (access(HOOKS, F_OK))
+		skip_all("the kernel lacks CONFIG_SETTLED_PTES_TEST");
 	if (s.blocks)
-		write_text(THP_64K "enabled", "always", 0);
+		file_write(THP_64K "enabled", "always");
 
 	stay_on_cpu(0);
 	s.off = turned_off();
 	s.value = 1;
 	s.stats = must(open(HOOKS "/stats", O_RDONLY));
 	s.idle = must(open("/sys/kernel/mm/page_idle/bitmap", O_RDWR));
-	s.spare = mmap(NULL, s.page, PROT_READ | PROT_WRITE,
+	s.spare = mmap(NULL, wl.page, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	s.writer = mmap(NULL, 2 * sizeof(*s.writer), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -873,9 +756,9 @@ int main(int argc, char **argv)
 	s.reader = s.writer + 1;
 	s.writer->cpu = 1;
 	s.reader->cpu = 2;
-	s.writer->random = seed * 0x9e3779b97f4a7c15ULL;
+	s.writer->random = seeded(seed);
 	printf("ptes: %ld CPUs, page %zu, batch %zu%s, rounds %lu, delay %lu ns, seed %lu\n",
-	       sysconf(_SC_NPROCESSORS_ONLN), s.page, s.batch,
+	       sysconf(_SC_NPROCESSORS_ONLN), wl.page, s.batch,
 	       s.blocks ? ", 64k folios" : "", rounds, delay, seed);
 
 	for (size_t i = 0; i < ARRAY_SIZE(tests); i++) {

@@ -13,30 +13,12 @@
  *
  * Exit status: 0 all is well, 1 a history failed, 2 usage.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "stress.h"
 
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define PAGES		64
 #define MAX_OPS		1000
 /* What a contpte block spans, with 4 KiB pages */
 #define BLOCK_PAGES	16
-#define THP		"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
-
-enum { EXIT_FAIL = 1, EXIT_USAGE = 2 };
 
 enum kind { ANON, SHARED_FILE, PRIVATE_FILE, NR_KINDS };
 
@@ -147,7 +129,6 @@ struct report {
 };
 
 static struct {
-	size_t page;
 	unsigned char *base;
 	int file;
 	struct model m;
@@ -159,8 +140,9 @@ static struct {
 	int release;
 } s;
 
+/* What the kernel did is not what the model says: this history ends. */
 __attribute__((noreturn, format(printf, 1, 2)))
-static void fail(const char *fmt, ...)
+static void disagree(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -176,26 +158,18 @@ static void expect(const char *what, long ret, int want)
 	int err = ret < 0 ? errno : 0;
 
 	if (err != want)
-		fail("%s: %s, expected: %s", what, strerror(err),
-		     strerror(want));
-}
-
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
+		disagree("%s: %s, expected: %s", what, strerror(err),
+			 strerror(want));
 }
 
 static unsigned char *page_at(unsigned int page)
 {
-	return s.base + page * s.page;
+	return s.base + page * wl.page;
 }
 
 /* --- accesses ------------------------------------------------------------- */
 
-static void on_fault(int sig, siginfo_t *info, void *context)
+static void on_access(int sig, siginfo_t *info, void *context)
 {
 	(void)context;
 	s.code = sig == SIGSEGV ? info->si_code : -sig;
@@ -213,7 +187,7 @@ static int access_page(unsigned int page, bool write, uint64_t *first,
 		       uint64_t *last)
 {
 	volatile uint64_t *word = (uint64_t *)page_at(page);
-	size_t end = s.page / sizeof(*word) - 1;
+	size_t end = wl.page / sizeof(*word) - 1;
 
 	if (sigsetjmp(s.env, 0))
 		return s.code;
@@ -259,17 +233,17 @@ static void check_page(unsigned int page)
 
 	code = access_page(page, false, &first, &last);
 	if (code != want)
-		fail("read of page %u: si_code %d, expected %d", page, code,
-		     want);
+		disagree("read of page %u: si_code %d, expected %d", page, code,
+			 want);
 	s.report->accesses++;
 	s.report->refused += code != 0;
 	if (code)
 		return;
 	value = value_of(&s.m, p);
 	if (first != value || last != hash(value))
-		fail("page %u holds %#lx and %#lx, expected %#lx and %#lx",
-		     page, (unsigned long)first, (unsigned long)last,
-		     (unsigned long)value, (unsigned long)hash(value));
+		disagree("page %u holds %#lx and %#lx, expected %#lx and %#lx",
+			 page, (unsigned long)first, (unsigned long)last,
+			 (unsigned long)value, (unsigned long)hash(value));
 }
 
 static void write_page(unsigned int page, uint64_t value)
@@ -280,8 +254,8 @@ static void write_page(unsigned int page, uint64_t value)
 
 	code = access_page(page, true, &value, &last);
 	if (code != want)
-		fail("write to page %u: si_code %d, expected %d", page, code,
-		     want);
+		disagree("write to page %u: si_code %d, expected %d", page,
+			 code, want);
 	s.report->accesses++;
 	s.report->refused += code != 0;
 	if (!code)
@@ -300,12 +274,12 @@ typedef void (*mapping_fn)(const struct mapping *m, void *arg);
 /* Call @fn for each mapping that has to do with the arena. */
 static void visit_mappings(mapping_fn fn, void *arg)
 {
-	uintptr_t start = (uintptr_t)s.base, end = start + PAGES * s.page;
+	uintptr_t start = (uintptr_t)s.base, end = start + PAGES * wl.page;
 	FILE *f = fopen("/proc/self/maps", "r");
 	char line[256];
 
 	if (!f)
-		fail("/proc/self/maps: %s", strerror(errno));
+		disagree("/proc/self/maps: %s", strerror(errno));
 	while (fgets(line, sizeof(line), f)) {
 		struct mapping m;
 		unsigned long from, to;
@@ -348,8 +322,8 @@ static void check_maps(void)
 		if (!p->mapped)
 			want[0] = '\0';
 		if (strcmp(perms[i], want))
-			fail("maps has `%s` for page %u, expected `%s`",
-			     perms[i], i, want);
+			disagree("maps has `%s` for page %u, expected `%s`",
+				 perms[i], i, want);
 	}
 }
 
@@ -392,11 +366,11 @@ static void do_mmap(const struct op *op)
 	flags |= op->what == SHARED_FILE ? MAP_SHARED : MAP_PRIVATE;
 	if (op->what == ANON)
 		flags |= MAP_ANONYMOUS;
-	at = mmap(page_at(op->first), op->n * s.page, prot, flags,
+	at = mmap(page_at(op->first), op->n * wl.page, prot, flags,
 		  op->what == ANON ? -1 : s.file,
-		  op->what == ANON ? 0 : op->to * s.page);
+		  op->what == ANON ? 0 : op->to * wl.page);
 	if (at != page_at(op->first))
-		fail("mmap: %s", strerror(errno));
+		disagree("mmap: %s", strerror(errno));
 	for (unsigned int i = 0; i < op->n; i++)
 		s.m.page[op->first + i] = (struct page){
 			.mapped = true, .kind = op->what, .prot = prot,
@@ -406,7 +380,7 @@ static void do_mmap(const struct op *op)
 
 static void do_munmap(const struct op *op)
 {
-	expect("munmap", munmap(page_at(op->first), op->n * s.page), 0);
+	expect("munmap", munmap(page_at(op->first), op->n * wl.page), 0);
 	memset(&s.m.page[op->first], 0, op->n * sizeof(struct page));
 }
 
@@ -414,7 +388,7 @@ static void do_munmap(const struct op *op)
 static void do_mprotect(const struct op *op)
 {
 	int prot = prots[op->prot].bits, want = 0;
-	long ret = mprotect(page_at(op->first), op->n * s.page, prot);
+	long ret = mprotect(page_at(op->first), op->n * wl.page, prot);
 
 	for (unsigned int i = op->first; i < op->first + op->n; i++) {
 		if (!s.m.page[i].mapped) {
@@ -435,7 +409,7 @@ static unsigned int left_in_mapping(unsigned int first)
 	struct lookup l = { .addr = (uintptr_t)page_at(first) };
 
 	visit_mappings(look, &l);
-	return l.found.to ? (l.found.to - l.addr) / s.page : 0;
+	return l.found.to ? (l.found.to - l.addr) / wl.page : 0;
 }
 
 /* As much of the range as lies within one mapping */
@@ -448,10 +422,10 @@ static bool do_move(const struct op *op)
 		n = op->n;
 	if (!n || (op->to < op->first + n && op->first < op->to + n))
 		return false;
-	if (mremap(page_at(op->first), n * s.page, n * s.page,
+	if (mremap(page_at(op->first), n * wl.page, n * wl.page,
 		   MREMAP_MAYMOVE | MREMAP_FIXED, page_at(op->to)) !=
 	    page_at(op->to))
-		fail("mremap: %s", strerror(errno));
+		disagree("mremap: %s", strerror(errno));
 	memcpy(moved, &s.m.page[op->first], n * sizeof(struct page));
 	memset(&s.m.page[op->first], 0, n * sizeof(struct page));
 	memcpy(&s.m.page[op->to], moved, n * sizeof(struct page));
@@ -472,9 +446,9 @@ static bool do_grow(const struct op *op)
 	for (unsigned int i = end; i < end + op->n_more; i++)
 		if (s.m.page[i].mapped)
 			return false;
-	if (mremap(page_at(op->first), n * s.page,
-		   (n + op->n_more) * s.page, 0) != page_at(op->first))
-		fail("mremap in place: %s", strerror(errno));
+	if (mremap(page_at(op->first), n * wl.page,
+		   (n + op->n_more) * wl.page, 0) != page_at(op->first))
+		disagree("mremap in place: %s", strerror(errno));
 	for (unsigned int i = 0; i < op->n_more; i++)
 		s.m.page[end + i] = (struct page){
 			.mapped = true, .kind = last.kind, .prot = last.prot,
@@ -485,7 +459,7 @@ static bool do_grow(const struct op *op)
 
 static void do_dontneed(const struct op *op)
 {
-	long ret = madvise(page_at(op->first), op->n * s.page, MADV_DONTNEED);
+	long ret = madvise(page_at(op->first), op->n * wl.page, MADV_DONTNEED);
 
 	expect("MADV_DONTNEED", ret, all_mapped(op, 0) ? 0 : ENOMEM);
 	for (unsigned int i = op->first; i < op->first + op->n; i++)
@@ -498,7 +472,7 @@ static bool do_populate_write(const struct op *op)
 	if (!all_mapped(op, PROT_WRITE))
 		return false;
 	expect("MADV_POPULATE_WRITE",
-	       madvise(page_at(op->first), op->n * s.page,
+	       madvise(page_at(op->first), op->n * wl.page,
 		       MADV_POPULATE_WRITE), 0);
 	for (unsigned int i = op->first; i < op->first + op->n; i++) {
 		struct page *p = &s.m.page[i];
@@ -513,12 +487,12 @@ static void do_wait(pid_t pid)
 	int status;
 
 	if (waitpid(pid, &status, 0) != pid)
-		fail("waitpid: %s", strerror(errno));
+		disagree("waitpid: %s", strerror(errno));
 	/* A child that fails has said why. */
 	if (status && s.report->failed)
 		_exit(EXIT_FAIL);
 	if (status)
-		fail("a child ended with status %#x", status);
+		disagree("a child ended with status %#x", status);
 }
 
 /*
@@ -531,7 +505,7 @@ static void do_fork(const struct op *op)
 	pid_t pid = fork();
 
 	if (pid < 0)
-		fail("fork: %s", strerror(errno));
+		disagree("fork: %s", strerror(errno));
 	if (!pid) {
 		check_all();
 		for (unsigned int i = op->first; i < op->first + op->n; i++)
@@ -555,14 +529,14 @@ static bool do_hold(void)
 	if (s.held)
 		return false;
 	if (pipe(ends))
-		fail("pipe: %s", strerror(errno));
+		disagree("pipe: %s", strerror(errno));
 	s.held = fork();
 	if (s.held < 0)
-		fail("fork: %s", strerror(errno));
+		disagree("fork: %s", strerror(errno));
 	if (!s.held) {
 		close(ends[1]);
 		if (read(ends[0], &byte, 1) != 0)
-			fail("a pipe with something in it");
+			disagree("a pipe with something in it");
 		for (unsigned int i = 0; i < PAGES; i++) {
 			const struct page *p = &s.m.page[i];
 
@@ -620,7 +594,7 @@ static bool do_op(const struct op *op)
 		return do_populate_write(op);
 	case OP_ADVICE:
 		/* It may be refused, but it must do no harm. */
-		return !madvise(page_at(op->first), op->n * s.page,
+		return !madvise(page_at(op->first), op->n * wl.page,
 				advices[op->what].value);
 	case OP_FORK:
 		do_fork(op);
@@ -630,7 +604,7 @@ static bool do_op(const struct op *op)
 	case OP_REAP:
 		return do_reap();
 	default:
-		fail("no such operation");
+		disagree("no such operation");
 	}
 }
 
@@ -699,7 +673,7 @@ static void run_ops(const struct op *ops, unsigned int n)
 {
 	const struct op all = { .n = PAGES, .what = ANON, .prot = RW };
 	struct sigaction action = {
-		.sa_sigaction = on_fault,
+		.sa_sigaction = on_access,
 		.sa_flags = SA_SIGINFO | SA_NODEFER,
 	};
 
@@ -707,8 +681,8 @@ static void run_ops(const struct op *ops, unsigned int n)
 	sigaction(SIGBUS, &action, NULL);
 	alarm(120);
 	s.file = memfd_create("vmas", 0);
-	if (s.file < 0 || ftruncate(s.file, PAGES * s.page))
-		fail("no file in memory: %s", strerror(errno));
+	if (s.file < 0 || ftruncate(s.file, PAGES * wl.page))
+		disagree("no file in memory: %s", strerror(errno));
 	do_mmap(&all);
 	for (unsigned int i = 0; i < n; i++) {
 		s.report->step = i;
@@ -730,13 +704,10 @@ static bool history_is_good(const struct op *ops, unsigned int n)
 	pid_t pid;
 
 	s.report->failed = false;
-	pid = fork();
+	pid = must(fork());
 	if (!pid)
 		run_ops(ops, n);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-		perror("vmas: fork");
-		exit(EXIT_FAIL);
-	}
+	must(waitpid(pid, &status, 0));
 	if (status && !s.report->failed) {
 		snprintf(s.report->what, sizeof(s.report->what),
 			 "the process ended with status %#x", status);
@@ -797,7 +768,7 @@ static void allow_blocks(void)
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		int fd;
 
-		snprintf(path, sizeof(path), THP "%s", files[i]);
+		snprintf(path, sizeof(path), THP_64K "%s", files[i]);
 		fd = open(path, O_WRONLY);
 		if (fd < 0 || write(fd, "always", 6) != 6)
 			printf("vmas: no %s: pages stay small there\n", path);
@@ -808,15 +779,14 @@ static void allow_blocks(void)
 
 static void reserve_arena(void)
 {
-	size_t len = PAGES * s.page;
+	size_t len = PAGES * wl.page;
 
 	/* Aligned to its size, with nothing else on either side */
 	s.base = mmap(NULL, 4 * len, PROT_NONE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (s.base == MAP_FAILED || munmap(s.base, 4 * len)) {
-		perror("vmas: mmap");
-		exit(EXIT_FAIL);
-	}
+	if (s.base == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	must(munmap(s.base, 4 * len));
 	s.base += len + (-(uintptr_t)s.base & (len - 1));
 }
 
@@ -862,20 +832,18 @@ int main(int argc, char **argv)
 	}
 	if (optind != argc || !seed || !histories || !n || n > MAX_OPS)
 		usage();
-	s.page = sysconf(_SC_PAGESIZE);
+	stress_init("vmas");
 	s.report = mmap(NULL, sizeof(*s.report), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s.report == MAP_FAILED) {
-		perror("vmas: mmap");
-		return EXIT_FAIL;
-	}
+	if (s.report == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
 	allow_blocks();
 	reserve_arena();
 	printf("vmas: %d pages of %zu, seed %lu, %lu histories of %lu operations\n",
-	       PAGES, s.page, (unsigned long)seed, histories, n);
+	       PAGES, wl.page, (unsigned long)seed, histories, n);
 	fflush(stdout);
 	for (unsigned long h = 0; h < histories; h++) {
-		uint64_t random = (seed + h * 0x10001) * 0x9e3779b97f4a7c15ULL;
+		uint64_t random = seeded(seed + h * 0x10001);
 
 		if (only != ~0UL && h != only)
 			continue;

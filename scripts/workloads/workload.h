@@ -204,10 +204,13 @@ static inline void fail(const char *fmt, ...)
 
 /* For a call that has no reason to go wrong. */
 #define must(call)							\
-	do {								\
-		if ((call) < 0)						\
-			fail("%s: %s", #call, strerror(errno));		\
-	} while (0)
+({									\
+	__auto_type ret_ = (call);					\
+									\
+	if (ret_ < 0)							\
+		fail("%s: %s", #call, strerror(errno));			\
+	ret_;								\
+})
 
 static inline const char *folio_name(enum wl_folio folio)
 {
@@ -493,6 +496,18 @@ static inline void on_fault(int sig, siginfo_t *info, void *context)
 		     (void *)wl.target);
 	wl.code = sig == SIGSEGV ? info->si_code : -sig;
 	siglongjmp(wl.env, 1);
+}
+
+/* Signals go to on_fault() from here on. */
+static inline void catch_probes(void)
+{
+	struct sigaction action = {
+		.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO,
+	};
+
+	must(sigaction(SIGSEGV, &action, NULL));
+	must(sigaction(SIGBUS, &action, NULL));
+	must(sigaction(SIGILL, &action, NULL));
 }
 
 /**
@@ -808,6 +823,19 @@ static inline void region_expect(const struct region *r, int prot)
 		     s.mapped, s.rss, s.anon_huge, r->len, r->len, huge);
 }
 
+/* Page frame numbers by a pagemap; that of a page that is not present is 0. */
+static inline void pagemap_read(int pagemap, const void *addr, size_t n,
+				uint64_t *pfn)
+{
+	off_t at = (uintptr_t)addr / wl.page * sizeof(*pfn);
+
+	if (pread(pagemap, pfn, n * sizeof(*pfn), at) !=
+	    (ssize_t)(n * sizeof(*pfn)))
+		fail("pagemap: %s", strerror(errno));
+	for (size_t i = 0; i < n; i++)
+		pfn[i] = pfn[i] >> 63 ? pfn[i] & ((1UL << 55) - 1) : 0;
+}
+
 /**
  * region_pfns() - page frame numbers of a run of pages
  * @r: the region
@@ -818,19 +846,13 @@ static inline void region_expect(const struct region *r, int prot)
 static inline void region_pfns(const struct region *r, size_t page, size_t n,
 			       uint64_t *pfn)
 {
-	int fd = open("/proc/self/pagemap", O_RDONLY);
-	off_t at = ((uintptr_t)r->base / wl.page + page) * 8;
+	int fd = must(open("/proc/self/pagemap", O_RDONLY));
 
-	if (fd < 0 || pread(fd, pfn, n * 8, at) != (ssize_t)(n * 8))
-		fail("/proc/self/pagemap: %s", strerror(errno));
+	pagemap_read(fd, region_page(r, page), n, pfn);
 	close(fd);
-	for (size_t i = 0; i < n; i++) {
-		bool present = pfn[i] >> 63;
-
-		pfn[i] &= (1UL << 55) - 1;
-		if (!present || !pfn[i])
+	for (size_t i = 0; i < n; i++)
+		if (!pfn[i])
 			fail("page %zu is not present in pagemap", page + i);
-	}
 }
 
 /* The folios are of the kind that was asked for: look at the pages behind. */
@@ -990,7 +1012,7 @@ static inline void reap(pid_t pid, int want)
 /* --- entry ---------------------------------------------------------------- */
 
 __attribute__((noreturn))
-static inline void usage(const char *name)
+static inline void wl_usage(const char *name)
 {
 	fprintf(stderr,
 		"usage: %s [--size=MiB] [--rounds=N] [--step=GLOB] [--list]\n"
@@ -1005,7 +1027,7 @@ static inline unsigned long number(const char *text, const char *name)
 	unsigned long n = strtoul(text, &end, 10);
 
 	if (!n || *end)
-		usage(name);
+		wl_usage(name);
 	return n;
 }
 
@@ -1068,9 +1090,6 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 		{ "event", required_argument, NULL, 'e' },
 		{ 0 }
 	};
-	struct sigaction action = {
-		.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO,
-	};
 	int opt;
 
 	wl.size = size * MIB;
@@ -1092,11 +1111,11 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 		else if (opt == 'e')
 			event_add(optarg);
 		else
-			usage(argv[0]);
+			wl_usage(argv[0]);
 	}
 	/* Whole huge PMDs, and room for every shape. */
 	if (optind != argc || wl.size % (2 * MIB))
-		usage(argv[0]);
+		wl_usage(argv[0]);
 
 	if (!wl.list) {
 		if (geteuid())
@@ -1109,9 +1128,7 @@ static inline int wl_main(int argc, char **argv, const struct wl_case *cases,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		if (wl.shared == MAP_FAILED)
 			fail("out of memory");
-		must(sigaction(SIGSEGV, &action, NULL));
-		must(sigaction(SIGBUS, &action, NULL));
-		must(sigaction(SIGILL, &action, NULL));
+		catch_probes();
 		warm_up();
 	}
 
