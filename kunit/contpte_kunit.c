@@ -519,34 +519,21 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_contpte",
-	.suite_init = agent_init,
-	.suite_exit = agent_exit,
-	.test_cases = cases,
-};
-
 #else
-
-static void contpte_unavailable(struct kunit *test)
-{
-	if (IS_ENABLED(CONFIG_ARM64) && !IS_ENABLED(CONFIG_ARM64_CONTPTE))
-		kunit_skip(test, "CONFIG_ARM64_CONTPTE is off");
-	pteopt_unavailable(test);
-}
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE(contpte_unavailable),
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_contpte",
-	.test_cases = cases,
-};
-
 #endif
 
+static struct kunit_suite suite = {
+	.name = "pteopt_contpte",
+	.suite_init = agent_init,
+	.suite_exit = agent_exit,
+	.test_cases = cases,
+};
 kunit_test_suite(suite);
 
 MODULE_DESCRIPTION("pteopt: KUnit tests of contiguous PTEs");

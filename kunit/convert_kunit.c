@@ -596,23 +596,15 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_convert",
-	.suite_init = agent_init,
-	.suite_exit = agent_exit,
-	.test_cases = cases,
-};
-
 #else
 
 static void convert_unavailable(struct kunit *test)
 {
-	if (IS_ENABLED(CONFIG_ARM64) && !IS_ENABLED(CONFIG_ARM64_CONTPTE))
-		kunit_skip(test, "CONFIG_ARM64_CONTPTE is off");
-	if (IS_ENABLED(CONFIG_SETTLED_PTES_TEST) && IS_ENABLED(CONFIG_ARM64))
+	if (IS_ENABLED(CONFIG_SETTLED_PTES_TEST) &&
+	    IS_ENABLED(CONFIG_ARM64_CONTPTE))
 		KUNIT_FAIL(test, "no capability for blocks that change in place");
 	else
-		pteopt_unavailable(test);
+		contpte_unavailable(test);
 }
 
 static struct kunit_case cases[] = {
@@ -620,13 +612,14 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_convert",
-	.test_cases = cases,
-};
-
 #endif
 
+static struct kunit_suite suite = {
+	.name = "pteopt_convert",
+	.suite_init = agent_init,
+	.suite_exit = agent_exit,
+	.test_cases = cases,
+};
 kunit_test_suite(suite);
 
 MODULE_DESCRIPTION("pteopt: KUnit tests of blocks that are made and unmade");

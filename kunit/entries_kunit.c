@@ -14,12 +14,10 @@
 #include <kunit/test.h>
 #include <linux/debugfs.h>
 #include <linux/fs.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
 #include <linux/module.h>
-#include <linux/pgtable.h>
 #include <linux/sched/mm.h>
-#include <linux/uaccess.h>
+
+#include "memory.h"
 
 #ifdef change_prot_ptes
 
@@ -115,11 +113,7 @@ static void entries_of_pages(struct kunit *test)
 	struct page *page;
 	struct entry e[2];
 
-	addr = kunit_vm_mmap(test, NULL, 0, 2 * PAGE_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	addr = memory_map(test, 2 * PAGE_SIZE);
 	mm = current->mm;
 	KUNIT_ASSERT_EQ(test, 0, put_user(1, (char __user *)addr));
 	KUNIT_ASSERT_EQ(test, 1, get_user_pages_fast(addr, 1, 0, &page));

@@ -7,14 +7,10 @@
 #define PTEOPT_KUNIT_HELPERS_H
 
 #include <kunit/test.h>
-#include <linux/align.h>
-#include <linux/err.h>
 #include <linux/gfp.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
 #include <linux/module.h>
-#include <linux/pgtable.h>
-#include <linux/uaccess.h>
+
+#include "memory.h"
 
 /* The only case of a suite in a kernel that it has nothing to say about */
 static __maybe_unused void pteopt_unavailable(struct kunit *test)
@@ -25,6 +21,14 @@ static __maybe_unused void pteopt_unavailable(struct kunit *test)
 		KUNIT_FAIL(test, "no pte_settled(): the series is not applied");
 	else
 		KUNIT_FAIL(test, "CONFIG_SETTLED_PTES_TEST is off");
+}
+
+/* The same for a suite about contiguous PTEs */
+static __maybe_unused void contpte_unavailable(struct kunit *test)
+{
+	if (IS_ENABLED(CONFIG_ARM64) && !IS_ENABLED(CONFIG_ARM64_CONTPTE))
+		kunit_skip(test, "CONFIG_ARM64_CONTPTE is off");
+	pteopt_unavailable(test);
 }
 
 #if defined(CONFIG_ARM64) && defined(CONFIG_SETTLED_PTES_TEST)
@@ -64,15 +68,8 @@ static inline struct table table_create(struct kunit *test)
 {
 	struct table t = {};
 	struct folio *folio;
-	unsigned long addr;
-	pud_t *pudp;
 
-	addr = kunit_vm_mmap(test, NULL, 0, 4 * PMD_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
-	t.addr = ALIGN(addr, 2 * PMD_SIZE);
+	t.addr = ALIGN(memory_map(test, 4 * PMD_SIZE), 2 * PMD_SIZE);
 	t.pmd_addr = t.addr + PMD_SIZE;
 	t.mm = current->mm;
 
@@ -80,13 +77,8 @@ static inline struct table table_create(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0,
 			put_user(0, (char __user *)(t.pmd_addr - PAGE_SIZE)));
 
-	mmap_read_lock(t.mm);
-	t.vma = find_vma(t.mm, t.addr);
-	mmap_read_unlock(t.mm);
-	KUNIT_ASSERT_NOT_NULL(test, t.vma);
-
-	pudp = pud_offset(p4d_offset(pgd_offset(t.mm, t.addr), t.addr), t.addr);
-	t.pmdp = pmd_offset(pudp, t.addr);
+	t.vma = memory_vma(test, t.addr, 0);
+	t.pmdp = memory_pmd(t.addr);
 	if (pmd_leaf(*t.pmdp))
 		kunit_skip(test, "the page is mapped by a huge page");
 	t.ptep = pte_offset_kernel(t.pmdp, t.addr);
@@ -229,6 +221,12 @@ static __maybe_unused void agent_exit(struct kunit_suite *suite)
 {
 	settled_pte_set_hook(NULL);
 }
+
+#else
+
+/* A suite that has nothing to say needs no agent. */
+#define agent_init	NULL
+#define agent_exit	NULL
 
 #endif /* CONFIG_ARM64 && CONFIG_SETTLED_PTES_TEST */
 

@@ -12,14 +12,13 @@
 #include <kunit/test.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
-#include <linux/mman.h>
 #include <linux/pagemap.h>
 #include <linux/page_table_check.h>
-#include <linux/pgtable.h>
 #include <linux/swapops.h>
-#include <linux/uaccess.h>
 #include <asm/tlb.h>
 #include <asm/tlbflush.h>
+
+#include "memory.h"
 
 #ifdef change_prot_ptes
 
@@ -40,41 +39,19 @@ struct region {
 	pte_t seen[NR_PAGES];
 };
 
-static unsigned char pattern(unsigned long page)
-{
-	return 0x5a ^ (page * 7);
-}
-
 /* Map anonymous memory and write to each page of it. */
 static struct region region_create(struct kunit *test)
 {
-	unsigned long size = NR_PAGES * PAGE_SIZE, i;
+	unsigned long size = NR_PAGES * PAGE_SIZE;
 	struct region r = {};
-	pud_t *pud;
 	pmd_t *pmd;
 
 	/* The end may not be in the same page table; twice the size is. */
-	r.addr = kunit_vm_mmap(test, NULL, 0, 2 * size, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, r.addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(r.addr));
-	r.addr = ALIGN(r.addr, size);
+	r.addr = ALIGN(memory_map(test, 2 * size), size);
 	r.mm = current->mm;
-
-	for (i = 0; i < NR_PAGES; i++)
-		KUNIT_ASSERT_EQ(test, 0,
-				put_user(pattern(i), (unsigned char __user *)
-					 (r.addr + i * PAGE_SIZE)));
-
-	mmap_write_lock(r.mm);
-	r.vma = find_vma(r.mm, r.addr);
-	if (r.vma)
-		vma_start_write(r.vma);
-	mmap_write_unlock(r.mm);
-	KUNIT_ASSERT_NOT_NULL(test, r.vma);
-
-	pud = pud_offset(p4d_offset(pgd_offset(r.mm, r.addr), r.addr), r.addr);
-	pmd = pmd_offset(pud, r.addr);
+	memory_fill(test, r.addr, NR_PAGES);
+	r.vma = memory_vma(test, r.addr, 0);
+	pmd = memory_pmd(r.addr);
 	if (pmd_leaf(*pmd))
 		kunit_skip(test, "the memory is mapped by a huge page");
 	r.ptep = pte_offset_kernel(pmd, r.addr);
@@ -366,27 +343,12 @@ static void mprotect_grant_large(struct kunit *test)
 	struct page *page;
 	bool writable[2];
 	pmd_t *pmd;
-	pud_t *pud;
 
-	r.addr = kunit_vm_mmap(test, NULL, 0, 2 * HPAGE_PMD_SIZE,
-			       PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, r.addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(r.addr));
-	r.addr = ALIGN(r.addr, HPAGE_PMD_SIZE);
+	r.addr = ALIGN(memory_map(test, 2 * HPAGE_PMD_SIZE), HPAGE_PMD_SIZE);
 	r.mm = current->mm;
-	mmap_write_lock(r.mm);
-	r.vma = find_vma(r.mm, r.addr);
-	if (r.vma) {
-		vma_start_write(r.vma);
-		vm_flags_set(r.vma, VM_HUGEPAGE);
-	}
-	mmap_write_unlock(r.mm);
-	KUNIT_ASSERT_NOT_NULL(test, r.vma);
-
-	KUNIT_ASSERT_EQ(test, 0, put_user(1, (unsigned char __user *)r.addr));
-	pud = pud_offset(p4d_offset(pgd_offset(r.mm, r.addr), r.addr), r.addr);
-	pmd = pmd_offset(pud, r.addr);
+	r.vma = memory_vma(test, r.addr, VM_HUGEPAGE);
+	memory_fill(test, r.addr, 1);
+	pmd = memory_pmd(r.addr);
 	if (!pmd_trans_huge(*pmd))
 		kunit_skip(test, "there is no huge page");
 	page = pmd_page(*pmd);

@@ -19,15 +19,13 @@
 
 #include <linux/delay.h>
 #include <linux/kthread.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
-#include <linux/pgtable.h>
 #include <linux/settled_ptes.h>
 #include <linux/set_memory.h>
-#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <asm/pte-walk.h>
 #include <asm/tlb.h>
+
+#include "memory.h"
 
 /* Fewer than a page table has with 64K pages */
 #define NR_PTES		16
@@ -138,42 +136,17 @@ static void needs_radix(struct kunit *test)
 		kunit_skip(test, "the MMU is not in radix mode");
 }
 
-static unsigned char pattern(unsigned long page)
-{
-	return 0xa5 ^ (page * 11);
-}
-
 /* Map @size bytes of anonymous memory, aligned to their size. */
 static struct region map_region(struct kunit *test, unsigned long size,
 				unsigned long vm_flags)
 {
 	struct region r = {};
-	unsigned long off;
-	pud_t *pud;
 
-	r.addr = kunit_vm_mmap(test, NULL, 0, 2 * size, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, r.addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(r.addr));
-	r.addr = ALIGN(r.addr, size);
+	r.addr = ALIGN(memory_map(test, 2 * size), size);
 	r.mm = current->mm;
-
-	mmap_write_lock(r.mm);
-	r.vma = find_vma(r.mm, r.addr);
-	if (r.vma) {
-		vma_start_write(r.vma);
-		vm_flags_set(r.vma, vm_flags);
-	}
-	mmap_write_unlock(r.mm);
-	KUNIT_ASSERT_NOT_NULL(test, r.vma);
-
-	for (off = 0; off < size; off += PAGE_SIZE)
-		KUNIT_ASSERT_EQ(test, 0,
-				put_user(pattern(off >> PAGE_SHIFT),
-					 (unsigned char __user *)(r.addr + off)));
-
-	pud = pud_offset(p4d_offset(pgd_offset(r.mm, r.addr), r.addr), r.addr);
-	r.pmdp = pmd_offset(pud, r.addr);
+	r.vma = memory_vma(test, r.addr, vm_flags);
+	memory_fill(test, r.addr, size / PAGE_SIZE);
+	r.pmdp = memory_pmd(r.addr);
 	return r;
 }
 

@@ -101,11 +101,7 @@ static void settled_real_accesses(struct kunit *test)
 	pmd_t *pmdp;
 	char c;
 
-	addr = kunit_vm_mmap(test, NULL, 0, pages * PAGE_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	addr = memory_map(test, pages * PAGE_SIZE);
 	mm = current->mm;
 
 	for (i = 0; i < pages; i++, addr += PAGE_SIZE) {
@@ -114,8 +110,7 @@ static void settled_real_accesses(struct kunit *test)
 		bool write = i & 1;
 
 		KUNIT_ASSERT_EQ(test, 0, put_user(i, p));
-		pmdp = pmd_offset(pud_offset(p4d_offset(pgd_offset(mm, addr),
-							addr), addr), addr);
+		pmdp = memory_pmd(addr);
 		ptep = pte_offset_kernel(pmdp, addr);
 		ptl = pte_lockptr(mm, pmdp);
 

@@ -240,13 +240,6 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_teardown",
-	.suite_init = agent_init,
-	.suite_exit = agent_exit,
-	.test_cases = cases,
-};
-
 #else
 
 static struct kunit_case cases[] = {
@@ -254,13 +247,14 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_teardown",
-	.test_cases = cases,
-};
-
 #endif
 
+static struct kunit_suite suite = {
+	.name = "pteopt_teardown",
+	.suite_init = agent_init,
+	.suite_exit = agent_exit,
+	.test_cases = cases,
+};
 kunit_test_suite(suite);
 
 MODULE_DESCRIPTION("pteopt: KUnit tests of whole-mm teardown");

@@ -543,13 +543,6 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_updates",
-	.suite_init = agent_init,
-	.suite_exit = agent_exit,
-	.test_cases = cases,
-};
-
 #else
 
 static struct kunit_case cases[] = {
@@ -557,13 +550,14 @@ static struct kunit_case cases[] = {
 	{}
 };
 
-static struct kunit_suite suite = {
-	.name = "pteopt_updates",
-	.test_cases = cases,
-};
-
 #endif
 
+static struct kunit_suite suite = {
+	.name = "pteopt_updates",
+	.suite_init = agent_init,
+	.suite_exit = agent_exit,
+	.test_cases = cases,
+};
 kunit_test_suite(suite);
 
 MODULE_DESCRIPTION("pteopt: KUnit tests of PTE and PMD updates");
