@@ -6,14 +6,13 @@ Writes build/<base>/<arch>-<cpu>/report/:
   counts.tsv       base arch cpu workload step units class stock patched
   by-function.tsv  base arch cpu workload step class function stock patched
   metadata.json    versions and commands
-  sizes.tsv        as counts.tsv, with the size (MiB) before units: SIZES= gives
-                   the sizes, STEP= (a glob) the steps to be measured then
+  sizes.tsv        of W=sweep: as counts.tsv, with the size of the region (KiB)
+                   before units
 A run of some workloads (W=) replaces their rows and keeps the others'.
 """
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -25,9 +24,9 @@ from pathlib import Path
 import boot
 import kernel as kernels
 import series
-from lib import (BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail,
-                 Step, Variant, chosen_base, chosen_variants, chosen_workloads,
-                 clock, lock, read_data, rel, run, run_main, workload_data,
+from lib import (BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, TEST_FAILED, Fail, Step,
+                 Variant, chosen_base, chosen_variants, chosen_workloads, clock,
+                 lock, read_data, rel, run, run_main, workload_data,
                  workload_names)
 
 TREES = ("stock", "patched")
@@ -37,14 +36,16 @@ CLASSES = ("insn", "atomic", "tlbi", "tlbi_local", "dsb", "dmb", "isb", "ic",
 PER_UNIT = ("insn", "atomic", "dmb")
 # MiB; beyond that one guest runs at a time.
 LARGE = 4096
-# Only the user can ask for it: it needs a guest of 17 GiB.
+# Only the user can ask for them: large guests, and long runs.
 ON_REQUEST = ("seed16g", "sweep")
 # Above stock by more than this share, and by more operations than one interrupt
 # makes, is worse. Steps are counted from the first to the last mark, and the
 # timer's interrupts fall into either kernel's at other places.
 WORSE, WORSE_FEW = 0.005, 300
 COUNTS_HEAD = "base arch cpu workload step units class stock patched".split()
-SIZES_HEAD = COUNTS_HEAD[:5] + ["size"] + COUNTS_HEAD[5:]
+SIZES_HEAD = COUNTS_HEAD[:5] + ["kib"] + COUNTS_HEAD[5:]
+# The workload whose steps end in the size of the region: toggle/4k/400k
+SIZED = "sweep"
 FUNCTION_HEAD = ("base arch cpu workload step class function stock "
                  "patched").split()
 
@@ -173,26 +174,20 @@ def collect(workload: str, lines: list[str], counts: Path,
 
 
 def measure(base: str, variant: Variant, workload: str, folder: Path,
-            trees: tuple[str, ...] = TREES, append: str = "", size: int = 0,
-            step: str = "*") -> dict[str, dict[str, StepCounts]]:
+            trees: tuple[str, ...] = TREES, append: str = ""
+            ) -> dict[str, dict[str, StepCounts]]:
     """One workload on both kernels, at the same time on two host cores; the
-    patched one with @append on its command line; with the workload's own size,
-    or this one (MiB)."""
+    patched one with @append on its command line."""
     data = workload_data(workload)
-    name = command = workload
-    if size:
-        name, command = f"{workload}-{size}M", \
-            f"{workload} --size={size} --step={step}"
-        data["memory"] = max(data["memory"], 2 * size + 512)
     guests = {}
     for tree in trees:
         kernel = kernels.Kernel(base, tree, variant.arch, variant.config,
                                 "bench")
         guests[tree] = boot.Guest(
-            variant, kernel, [command], folder / f"{name}-{tree}",
+            variant, kernel, [workload], folder / f"{workload}-{tree}",
             timeout=data["timeout"], memory=data["memory"], count=True,
             append=append if tree == "patched" else "")
-    progress = Step(f"{variant.name} {name}", folder)
+    progress = Step(f"{variant.name} {workload}", folder)
     # Two large guests at a time may be more than the host has.
     together = data["memory"] <= LARGE
     if together:
@@ -237,20 +232,29 @@ def merge_tsv(path: Path, head: list[str], workloads: list[str],
             out.write("\t".join(row) + "\n")
 
 
+def split_size(step: str) -> tuple[str, int]:
+    """The name of a sized step without the size, and the size in KiB."""
+    name, _, size = step.rpartition("/")
+    return name, int(size[:-1]) * {"k": 1, "m": 1024, "g": 1024 ** 2}[size[-1]]
+
+
 def write_report(base: str, variant: Variant, folder: Path,
                  results: dict[str, dict[str, dict[str, StepCounts]]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     head = [base, variant.arch.name, variant.cpu]
-    counts, functions = [], []
+    counts, functions, sizes = [], [], []
     for workload, trees in results.items():
         for name, stock in trees["stock"].items():
             patched = trees["patched"][name]
             if stock.units != patched.units:
                 raise Fail(TEST_FAILED, f"{workload} {name}: units differ")
             for cls in CLASSES:
-                counts.append([*head, workload, name, str(stock.units), cls,
-                               str(stock.classes[cls]),
-                               str(patched.classes[cls])])
+                row = [str(stock.units), cls, str(stock.classes[cls]),
+                       str(patched.classes[cls])]
+                counts.append([*head, workload, name, *row])
+                if workload == SIZED:
+                    step, kib = split_size(name)
+                    sizes.append([*head, workload, step, str(kib), *row])
             for key in sorted({*stock.functions, *patched.functions}):
                 functions.append([*head, workload, name, *key,
                                   str(stock.functions.get(key, 0)),
@@ -264,6 +268,8 @@ def write_report(base: str, variant: Variant, folder: Path,
     merge_tsv(folder / "counts.tsv", COUNTS_HEAD, list(results), counts)
     merge_tsv(folder / "by-function.tsv", FUNCTION_HEAD, list(results),
               functions)
+    if sizes:
+        merge_tsv(folder / "sizes.tsv", SIZES_HEAD, [SIZED], sizes)
 
 
 def write_metadata(base: str, variant: Variant, folder: Path) -> None:
@@ -282,37 +288,6 @@ def write_metadata(base: str, variant: Variant, folder: Path) -> None:
         .splitlines()[0],
         "host": platform.platform(), "python": platform.python_version(),
         "commands": commands}, indent=1) + "\n")
-
-
-def chosen_sizes() -> list[int]:
-    """SIZES= of the user, in MiB."""
-    words = os.environ.get("SIZES", "").split()
-    for word in words:
-        if not word.isdigit() or not int(word) or int(word) % 2:
-            raise Fail(USAGE, f"SIZES={word} is no size",
-                       "even numbers of MiB are, such as SIZES=\"2 8 32 128\"")
-    return sorted({int(word) for word in words})
-
-
-def sweep(base: str, variant: Variant, workloads: list[str],
-          sizes: list[int]) -> int:
-    """Each workload at each size; how many were compared."""
-    home = BUILD / base / variant.name
-    rows, ran = [], 0
-    for workload in workloads:
-        for size in sizes:
-            trees = measure(base, variant, workload, home / "bench", size=size,
-                            step=os.environ.get("STEP") or "*")
-            ran += bool(trees)
-            for name, stock in trees.get("stock", {}).items():
-                patched = trees["patched"][name]
-                rows += [[base, variant.arch.name, variant.cpu, workload, name,
-                          str(size), str(stock.units), cls,
-                          str(stock.classes[cls]), str(patched.classes[cls])]
-                         for cls in CLASSES]
-    (home / "report").mkdir(parents=True, exist_ok=True)
-    merge_tsv(home / "report" / "sizes.tsv", SIZES_HEAD, workloads, rows)
-    return ran
 
 
 def number(value: float) -> str:
@@ -409,16 +384,9 @@ def main() -> int:
     chosen = chosen_variants(every=False)
     workloads = chosen_workloads([w for w in workload_names()
                                   if w not in ON_REQUEST])
-    sizes = chosen_sizes()
     ran = 0
     with lock():
         prepare(base, chosen)
-        if sizes:
-            ran = sum(sweep(base, v, workloads, sizes) for v in chosen)
-            print(f"{ran} sizes compared in {clock()}, see "
-                  f"{rel(BUILD / base)}/*/report/sizes.tsv; `make report` "
-                  "draws them")
-            return OK if ran else SKIPPED
         tables = []
         for variant in chosen:
             results = bench_variant(base, variant, workloads)

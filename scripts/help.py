@@ -24,8 +24,6 @@ def main() -> int:
     print(f"  W=     {' '.join(workload_names())}  (names or globs)")
     print("  KSRC=  a directory, tarball or git tree of your own kernel; "
           "it is only read")
-    print("  SIZES= \"2 8 32 128\": bench at these sizes (MiB), of the steps "
-          "that STEP= (a glob) names")
     print("  O=     output folder (default: build)\n  V=1    show commands")
     print("\nExit codes of the scripts: Documentation/exit-codes.rst "
           "(make itself prints them as `Error N`)")

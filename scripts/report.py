@@ -3,7 +3,7 @@
 
 Read, for each machine that has them:
   build/<base>/<arch>-<cpu>/report/counts.tsv, by-function.tsv, metadata.json
-  build/<base>/<arch>-<cpu>/report/sizes.tsv     if there (make bench SIZES=)
+  build/<base>/<arch>-<cpu>/report/sizes.tsv     if there (make bench W=sweep)
   build/hw-bench/*.tsv, or HW=<files>            if there (scripts/hw-bench)
 Written: build/report.html, with its charts (gnuplot) in it. It needs no network
 and nothing beside it.
@@ -120,7 +120,7 @@ class Machine:
     when: float
     workloads: dict[str, dict[str, StepRow]]
     functions: dict[tuple[str, str], dict[str, Pair]]
-    # workload -> step -> size in MiB
+    # workload -> step -> size in KiB
     sizes: dict[str, dict[str, dict[int, StepRow]]]
 
     @property
@@ -172,9 +172,9 @@ def read_machine(folder: Path, main: bool) -> Machine:
     path = folder / "sizes.tsv"
     if path.exists():
         for row in read_tsv(path, SIZES_HEAD,
-                            ("size", "units", "stock", "patched")):
+                            ("kib", "units", "stock", "patched")):
             add_step(path, sizes.setdefault(row["workload"], {})
-                     .setdefault(row["step"], {}), int(row["size"]), row)
+                     .setdefault(row["step"], {}), int(row["kib"]), row)
         for steps_of in sizes.values():
             for name, by_size in steps_of.items():
                 for step in by_size.values():
@@ -378,6 +378,15 @@ def function_chart(charts: Charts, rows: list[tuple[str, Pair]], alt: str
     return charts.add(script, 40 * len(rows) + 8, alt)
 
 
+def size_name(kib: int) -> str:
+    """4 KiB, 40 KiB, 4 MiB, 1 GiB"""
+    for unit in ("KiB", "MiB"):
+        if kib % 1024:
+            return f"{kib} {unit}"
+        kib //= 1024
+    return f"{kib} GiB"
+
+
 def size_chart(charts: Charts, by_size: dict[int, StepRow], cls: str, alt: str
                ) -> str:
     """Cost per unit against the size of the region, both axes logarithmic. A
@@ -392,9 +401,11 @@ def size_chart(charts: Charts, by_size: dict[int, StepRow], cls: str, alt: str
         "$d << E", *data, "E", "set logscale xy", "set datafile missing 'NaN'",
         f"set grid lc rgb {FAINT} lw 0.5", "set lmargin 7", "set rmargin 2",
         "set tmargin 0.5", "set bmargin 3",
-        f"set xlabel 'MiB' textcolor rgb {INK} offset 0,0.6",
+        f"set xlabel 'size of the region' textcolor rgb {INK} offset 0,0.6",
         f"set border 3 lc rgb {FAINT}",
-        "set xtics (" + ", ".join(f"'{s}' {s}" for s in sorted(by_size))
+        "set xtics (" + ", ".join(
+            f"'{size_name(s).replace(' ', '').removesuffix('iB')}' {s}"
+            for s in sorted(by_size))
         + ") nomirror", "set ytics nomirror", "set format y '%g'",
         f"plot $d using 1:2 with linespoints lw 1.5 pt 5 ps 0.8 lc rgb {INK}, "
         f"$d using 1:3 with linespoints lw 2 pt 7 ps 0.8 lc rgb {PATCHED}"])
@@ -618,12 +629,12 @@ def size_section(charts: Charts, machines: list[Machine]) -> str:
                                          step.classes[cls][1] / step.units),
                                         step.classes[cls]) if step else "–")
                     rows.append(row)
-            body.append(table(["step"] + [f"{s} MiB" for s in sizes], rows))
+            body.append(table(["step"] + [size_name(s) for s in sizes], rows))
             parts.append(folded(f"{esc(workload)}, {esc(m.title)}",
                                 "".join(body), m.main))
     if not parts:
-        return ("<p>Not measured yet. <code>make bench W=mprotect "
-                'SIZES="2 8 32 128 512"</code> does it.</p>')
+        return ("<p>Not measured yet. <code>make bench W=sweep</code> does "
+                "it.</p>")
     return "\n".join(parts)
 
 

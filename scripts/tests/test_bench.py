@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Joining what a workload printed with what the op counter counted."""
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -84,6 +85,41 @@ class Report(unittest.TestCase):
         self.assertEqual(lines[0], "base\tarch\tcpu\tworkload\tstep\tunits\t"
                          "class\tstock\tpatched")
         self.assertEqual(lines[1:], ["\t".join(newer), "\t".join(other)])
+
+    def write(self, workload: str, *steps: str) -> Path:
+        """A report of these steps; its folder."""
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        one = {name: bench.StepCounts(4, dict.fromkeys(bench.CLASSES, 7))
+               for name in steps}
+        bench.write_report("6.12", lib.variants(lib.get_arch("arm64"))[0],
+                           Path(tmp.name),
+                           {workload: {"stock": one, "patched": one}})
+        return Path(tmp.name)
+
+    def test_steps_of_the_sweep_are_rows_by_size(self):
+        rows = [line.split("\t") for line in (self.write(
+            bench.SIZED, "toggle/4k/40k", "toggle/4k/4m", "toggle/64k/1g")
+            / "sizes.tsv").read_text().splitlines()]
+        self.assertEqual(rows[0], bench.SIZES_HEAD)
+        self.assertEqual([tuple(row[4:6]) for row in rows[1:]
+                          if row[7] == "insn"],
+                         [("toggle/4k", "40"), ("toggle/4k", "4096"),
+                          ("toggle/64k", "1048576")])
+
+    def test_other_workloads_have_no_sizes(self):
+        folder = self.write("mprotect", "rw-ro/64k")
+        self.assertTrue((folder / "counts.tsv").exists())
+        self.assertFalse((folder / "sizes.tsv").exists())
+
+    def test_every_step_of_the_sweep_has_a_size(self):
+        text = (lib.SCRIPTS / "workloads" / f"{bench.SIZED}.c").read_text()
+        names = re.findall(r'^\tSIZE\("(\w+)", (\d+) \* (\w)IB\)', text, re.M)
+        self.assertEqual(len(names), 6)
+        for name, count, unit in names:
+            self.assertEqual(bench.split_size(f"toggle/4k/{name}"),
+                             ("toggle/4k", int(count) *
+                              {"K": 1, "M": 1024}[unit]))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ import report
 
 
 def counts(workload: str = "fork", step: str = "fork1/4k", units: int = 1000,
-           size: str = "", **values: tuple[int, int]) -> list[list[str]]:
+           kib: str = "", **values: tuple[int, int]) -> list[list[str]]:
     """The rows of one step, all classes."""
     rows = []
     for cls in bench.CLASSES:
         stock, patched = values.get(cls, (0, 0))
         rows.append(["6.12", "arm64", "max", workload, step]
-                    + ([size] if size else [])
+                    + ([kib] if kib else [])
                     + [str(units), cls, str(stock), str(patched)])
     return rows
 
@@ -168,10 +168,13 @@ class Refused(Folder):
 class Page(Folder):
     def test_self_contained_and_well_formed(self):
         (self.home / "sizes.tsv").write_text(tsv(
-            bench.SIZES_HEAD, [row for size in (2, 8, 32) for row in counts(
-                step="rw-ro/4k", units=256 * size, size=str(size),
-                insn=(1000 * size + 900, 400 * size + 800))]))
+            bench.SIZES_HEAD, [row for kib in (4, 400, 4096, 1 << 20)
+                               for row in counts(
+                step="toggle/4k", units=kib // 4, kib=str(kib),
+                insn=(10 * kib + 900, 4 * kib + 800))]))
         text = self.make()
+        for size in ("4 KiB", "400 KiB", "4 MiB", "1 GiB"):
+            self.assertIn(f'<th scope="col">{size}</th>', text)
         page = Wellformed()
         page.feed(text)
         self.assertEqual((page.open, page.wrong), ([], []))
@@ -216,17 +219,6 @@ class Page(Folder):
                                                  "powerpc-power9"))
         self.assertIn("powerpc-power9, 6.12", self.make())
         self.assertNotIn("powerpc-power9, 6.12", self.make(ARCH="arm64"))
-
-
-class Sizes(unittest.TestCase):
-    def test_sizes_are_numbers_of_whole_huge_pages(self):
-        with mock.patch.dict(os.environ, SIZES="32 2 8 8"):
-            self.assertEqual(bench.chosen_sizes(), [2, 8, 32])
-        for wrong in ("3", "x", "0", "2 -4"):
-            with mock.patch.dict(os.environ, SIZES=wrong), \
-                    self.assertRaises(lib.Fail) as caught:
-                bench.chosen_sizes()
-            self.assertEqual(caught.exception.code, lib.USAGE)
 
 
 if __name__ == "__main__":
