@@ -73,12 +73,6 @@ def read_data(path: Path) -> dict[str, str]:
     return data
 
 
-def read_list(path: Path) -> list[str]:
-    """Read the first word of each line, comments dropped."""
-    lines = (line.split("#")[0].strip() for line in path.open())
-    return [line.split()[0] for line in lines if line]
-
-
 @dataclass(frozen=True)
 class Arch:
     """One architecture: scripts/arch/<name>.conf."""
