@@ -21,6 +21,7 @@
  *  - a fault has no effect, see mapping_fault().
  */
 #include <linux/anon_inodes.h>
+#include <linux/cacheflush.h>
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/file.h>
@@ -356,12 +357,13 @@ static bool none_young(struct slot *slot)
 	return true;
 }
 
+/* As after a write to the folios */
 static void icache_stale(struct slot *slot)
 {
 	unsigned int i;
 
 	for (i = 0; i < slot->nr >> slot->order; i++)
-		pteopt_arch_icache_stale(slot->folios[i]);
+		flush_dcache_folio(slot->folios[i]);
 }
 
 static unsigned int act_icache(struct slot *slot)

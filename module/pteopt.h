@@ -75,7 +75,6 @@ void pteopt_arch_install(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 void pteopt_arch_plain(struct mm_struct *mm, unsigned long addr, pte_t *ptep);
 void pteopt_arch_store(pte_t *ptep, pte_t pte);
 int pteopt_arch_fold(struct mm_struct *mm, unsigned long addr, pte_t *ptep);
-void pteopt_arch_icache_stale(struct folio *folio);
 void pteopt_arch_icache_sync(struct folio *folio, pte_t pte);
 long pteopt_arch_mprotect(void *entry, unsigned long addr, size_t len,
 			  unsigned long prot);

@@ -141,17 +141,6 @@ int pteopt_arch_fold(struct mm_struct *mm, unsigned long addr, pte_t *ptep)
 }
 
 /**
- * pteopt_arch_icache_stale - say that a folio was written to
- * @folio: of which the instruction cache may have old contents
- *
- * Context: any.
- */
-void pteopt_arch_icache_stale(struct folio *folio)
-{
-	flush_dcache_folio(folio);
-}
-
-/**
  * pteopt_arch_icache_sync - what is done before a folio is executed
  * @folio: the folio
  * @pte: an entry that maps any page of it
