@@ -124,16 +124,6 @@ static bool any_young(const pteval_t *v)
 	return false;
 }
 
-static pteval_t wrprotected(pteval_t v)
-{
-	if (!(v & PTE_WRITE))
-		return v;
-	if (!(v & PTE_RDONLY))
-		v |= PTE_DIRTY;
-
-	return (v & ~PTE_WRITE) | PTE_RDONLY;
-}
-
 /* All of it: the entries stay a block. */
 static void block_wrprotect(struct kunit *test)
 {

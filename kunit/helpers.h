@@ -151,6 +151,18 @@ static inline bool is_young(pte_t pte)
 	return pte_val(pte) & PTE_AF;
 }
 
+/* What ptep_set_wrprotect() does, in terms of the manual's bits */
+static inline pteval_t wrprotected(pteval_t v)
+{
+	/* As all entries of user space, it is writable or read-only */
+	if (!(v & PTE_WRITE))
+		return v;
+	if (!(v & PTE_RDONLY))
+		v |= PTE_DIRTY;
+
+	return (v & ~PTE_WRITE) | PTE_RDONLY;
+}
+
 /* The agent makes one access in each window of the entries that it watches. */
 enum access { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE, NR_ACCESSES };
 

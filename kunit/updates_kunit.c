@@ -16,18 +16,10 @@
 
 #if defined(CONFIG_ARM64) && defined(CONFIG_SETTLED_PTES_TEST)
 
-/* What the helpers do, in terms of the manual's bits, not of their own code */
-static pteval_t wrprotected(pteval_t v)
-{
-	/* As all entries of user space, it is writable or read-only */
-	if (!(v & PTE_WRITE))
-		return v;
-	if (!(v & PTE_RDONLY))
-		v |= PTE_DIRTY;
-
-	return (v & ~PTE_WRITE) | PTE_RDONLY;
-}
-
+/*
+ * What the helpers do, in terms of the manual's bits, not of their own code; see
+ * wrprotected(), too.
+ */
 static pteval_t old(pteval_t v)
 {
 	return v & ~PTE_AF;
