@@ -395,20 +395,6 @@ static void cell(struct memory *m, enum state state, bool inner,
 	n->pages += 2 * r->pages;
 }
 
-/* A private mapping never lets a write through to its file. */
-static void check_file(const struct memory *m)
-{
-	struct region file = m->r;
-
-	file.mark = calloc(file.pages, 1);
-	file.base = mmap(NULL, file.len, PROT_READ, MAP_SHARED, file.fd, 0);
-	if (!file.mark || file.base == MAP_FAILED)
-		fail("the file can't be mapped: %s", strerror(errno));
-	region_check(&file);
-	must(munmap(file.base, file.len));
-	free(file.mark);
-}
-
 static void matrix_of(const struct kind *kind, enum mapping mapping,
 		      const char *name)
 {
@@ -437,14 +423,14 @@ static void matrix_of(const struct kind *kind, enum mapping mapping,
 			/* Whole again: a huge page, or a contpte block */
 			if (i % 2 && !kind->hugetlb) {
 				if (m.r.fd)
-					check_file(&m);
+					region_check_file(&m.r);
 				memory_free(&m);
 				memory_make(&m, kind, mapping);
 			}
 		}
 	}
 	if (m.r.fd)
-		check_file(&m);
+		region_check_file(&m.r);
 	memory_free(&m);
 	printf("protect %s: %lu changes, %lu accesses allowed, %lu refused, %lu pages compared: ok\n",
 	       name, n.changes, n.allowed, n.refused, n.pages);

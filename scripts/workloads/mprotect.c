@@ -95,20 +95,6 @@ static void check_access(const struct region *r, enum shape shape, int prot)
 	}
 }
 
-/* A private mapping must never let a write through to its file. */
-static void check_file(const struct region *r)
-{
-	struct region file = *r;
-
-	file.mark = calloc(r->pages, 1);
-	file.base = mmap(NULL, r->len, PROT_READ, MAP_SHARED, r->fd, 0);
-	if (!file.mark || file.base == MAP_FAILED)
-		fail("the file cannot be mapped: %s", strerror(errno));
-	region_check(&file);
-	must(munmap(file.base, r->len));
-	free(file.mark);
-}
-
 static void run(const struct wl_case *c)
 {
 	const struct change *ch = c->arg;
@@ -145,7 +131,7 @@ static void run(const struct wl_case *c)
 	check_access(&r, ch->shape, RW);
 	region_expect(&r, RW);
 	if (r.fd) {
-		check_file(&r);
+		region_check_file(&r);
 		close(r.fd);
 	}
 	region_free(&r);

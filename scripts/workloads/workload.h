@@ -764,6 +764,28 @@ static inline void region_probe(const struct region *r, size_t page, int prot)
 		region_check_page(r, page);
 }
 
+/* Both ends and one page in 1,021, which is prime to every power of two. */
+static inline void region_probe_some(const struct region *r, int prot)
+{
+	for (size_t p = 0; p < r->pages; p += 1021)
+		region_probe(r, p, prot);
+	region_probe(r, r->pages - 1, prot);
+}
+
+/* A private mapping must never let a write through to its file. */
+static inline void region_check_file(const struct region *r)
+{
+	struct region file = *r;
+
+	file.mark = calloc(r->pages, 1);
+	file.base = mmap(NULL, r->len, PROT_READ, MAP_SHARED, r->fd, 0);
+	if (!file.mark || file.base == MAP_FAILED)
+		fail("the file cannot be mapped: %s", strerror(errno));
+	region_check(&file);
+	must(munmap(file.base, r->len));
+	free(file.mark);
+}
+
 struct smaps {
 	size_t mapped, rss, anon_huge, referenced;
 };
