@@ -200,21 +200,26 @@ def series_id(base: str, origin: str) -> str:
 
 def am(tree: Path, base: str) -> None:
     """Apply the series to a clean tree; name patch and file if one fails."""
-    for patch in patches_of(base):
-        done = subprocess.run(
-            ["git", "-C", tree, "am", "-q", "--no-gpg-sign",
-             "--committer-date-is-author-date", patch.resolve()],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, **IDENTITY})
-        if done.returncode:
-            why = [line for line in done.stdout.splitlines()
-                   if line.startswith("error:")]
-            subprocess.run(["git", "-C", tree, "am", "--abort"],
-                           capture_output=True, check=False)
-            raise Fail(NOT_APPLIED, f"{patch.name} does not apply to {rel(tree)}",
-                       "; ".join(why) or done.stdout.strip()[-500:],
-                       "the patches before it do; see patches/"
-                       f"{base}/base for the version that the series is for")
+    patches = patches_of(base)
+    # In one go: git looks at each file of the tree once, not once per patch.
+    done = subprocess.run(
+        ["git", "-C", tree, "am", "-q", "--no-gpg-sign",
+         "--committer-date-is-author-date", *(p.resolve() for p in patches)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, **IDENTITY})
+    if done.returncode:
+        why = [line for line in done.stdout.splitlines()
+               if line.startswith("error:")]
+        nth = Path(git(tree, "rev-parse", "--path-format=absolute",
+                       "--git-path", "rebase-apply/next"))
+        name = patches[int(nth.read_text()) - 1].name if nth.is_file() \
+            else "the series"
+        subprocess.run(["git", "-C", tree, "am", "--abort"],
+                       capture_output=True, check=False)
+        raise Fail(NOT_APPLIED, f"{name} does not apply to {rel(tree)}",
+                   "; ".join(why) or done.stdout.strip()[-500:],
+                   "the patches before it do; see patches/"
+                   f"{base}/base for the version that the series is for")
 
 
 def import_patched(base: str, origin: str) -> None:
