@@ -38,6 +38,8 @@ PER_UNIT = ("insn", "atomic", "dmb")
 LARGE = 4096
 # Only the user can ask for them: large guests, and long runs.
 ON_REQUEST = ("seed16g", "sweep")
+# What no boot parameter turns off: these differ from stock always.
+NO_SWITCH = ("icache",)
 # Above stock by more than this share, and by more operations than one interrupt
 # makes, is worse. Steps are counted from the first to the last mark, and the
 # timer's interrupts fall into either kernel's at other places.

@@ -65,6 +65,12 @@ class Kernel:
     def image(self) -> Path:
         return self.objects / self.arch.image
 
+    def symbols(self) -> dict[str, int]:
+        """Name and address of what System.map lists."""
+        lines = (self.objects / "System.map").read_text().splitlines()
+        return {name: int(address, 16)
+                for address, _, name in map(str.split, lines)}
+
     @property
     def name(self) -> str:
         return f"kernel {self.base} {self.tree} " \
@@ -187,7 +193,8 @@ def build(kernel: Kernel) -> None:
 
 
 def stage(kernel: Kernel, what: str) -> list[Path]:
-    """Build kunit/ or module/ out of tree against a kernel; the .ko files.
+    """Build kunit/, module/ or what workloads load out of tree against a
+    kernel; the .ko files.
 
     The sources are copied next to the objects: 6.12 cannot build a module
     into another folder than its source."""
@@ -248,6 +255,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
     lines += ["nod /dev/console 0600 0 0 c 5 1",
               f"file /init {guest / 'init'} 0755 0 0"]
     lines += [f"file /bin/{n} {guest / n} 0755 0 0" for n in workload_names()]
+    lines += [f"file /lib/{ko.name} {ko} 0644 0 0"
+              for ko in stage(kernel, "scripts/workloads/modules")]
     if kernel.purpose != "bench":
         kunit = kernel.objects / "lib/kunit/kunit.ko"
         lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]

@@ -100,7 +100,11 @@ class Variant:
     # What makes the patched kernel count like the stock one: the off switch of
     # the architecture, but nothing on a machine that the series is not for.
     off: str
+    # A function of the kernel that says yes on this machine, for a feature that
+    # QEMU emulates but no CPU of it reports.
+    says_yes: str
     order: int
+    on_request: bool
 
     @property
     def name(self) -> str:
@@ -129,7 +133,8 @@ def variants(arch: Arch) -> list[Variant]:
         d = read_data(path)
         found.append(Variant(arch, path.stem.partition("-")[2], d["CONFIG"],
                              shlex.split(d["QEMU"]), d.get("APPEND", ""),
-                             d.get("OFF", arch.off), int(d["ORDER"])))
+                             d.get("OFF", arch.off), d.get("SAYS_YES", ""),
+                             int(d["ORDER"]), "ON_REQUEST" in d))
     return sorted(found, key=lambda v: v.order)
 
 
@@ -140,7 +145,8 @@ def chosen_archs() -> list[Arch]:
 
 
 def chosen_variants(every: bool) -> list[Variant]:
-    """CPU= of the user; else every machine, or the main one of each ARCH."""
+    """CPU= of the user; else every machine that is not only for who asks, or the
+    main one of each ARCH."""
     wanted = os.environ.get("CPU", "").split()
     chosen, known = [], []
     for arch in chosen_archs():
@@ -149,7 +155,8 @@ def chosen_variants(every: bool) -> list[Variant]:
         if wanted:
             chosen += [v for v in all_of_arch if v.cpu in wanted]
         else:
-            chosen += all_of_arch if every else all_of_arch[:1]
+            chosen += [v for v in all_of_arch if not v.on_request] \
+                if every else all_of_arch[:1]
     for cpu in wanted:
         if cpu not in known:
             raise Fail(USAGE, f"CPU={cpu} is not known",

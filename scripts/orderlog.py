@@ -241,8 +241,7 @@ def writers(kernel: kernels.Kernel) -> list[str]:
     """The functions of WRITERS that are in the kernel."""
     listing = run([f"{kernel.arch.cross}nm",
                    *(kernel.objects / path for path in WRITERS)])
-    known = {line.split()[2] for line in
-             (kernel.objects / "System.map").read_text().splitlines()}
+    known = kernel.symbols()
     return sorted({name for name in
                    re.findall(r"^\w+ [Tt] ([\w.]+)$", listing, re.M)
                    if name in known})

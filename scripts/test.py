@@ -326,6 +326,10 @@ def worse(tally: Tally, base: str, chosen: list[Variant],
             bench.prepare(base, [variant])
             for name in chosen_workloads([w for w in workload_names()
                                           if w not in bench.ON_REQUEST]):
+                if off and name in bench.NO_SWITCH:
+                    tally.add(f"{part} {variant.name} {name}", "SKIP",
+                              "no boot parameter turns this off")
+                    continue
                 trees = bench.measure(base, variant, name,
                                       BUILD / base / variant.name / part,
                                       append=variant.off if off else "")

@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import boot
 import kernel
 import lib
 import series
@@ -28,7 +29,7 @@ class Knobs(unittest.TestCase):
     def test_wrong_cpu_lists_the_valid_ones(self):
         why = self.refused(lib.chosen_variants, False, ARCH="arm64",
                            CPU="power9")
-        self.assertEqual(why, "valid: max midr neoverse-n1 cortex-a72")
+        self.assertEqual(why, "valid: max midr neoverse-n1 cortex-a72 dic")
 
     def test_wrong_base_lists_the_valid_ones(self):
         self.assertIn("6.12", self.refused(lib.chosen_base, BASE="2.4"))
@@ -46,6 +47,30 @@ class Knobs(unittest.TestCase):
             for variant in lib.variants(lib.get_arch(name)):
                 path = lib.SCRIPTS / "config" / f"{variant.config}.config"
                 self.assertTrue(path.is_file(), path)
+
+
+class Image(unittest.TestCase):
+    """A kernel in which one function says yes, for what QEMU does not report."""
+
+    def test_function_returns_true_in_a_copy_only(self):
+        arch = lib.get_arch("arm64")
+        dic = next(v for v in lib.variants(arch) if v.cpu == "dic")
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(kernel, "BUILD", Path(tmp)):
+            one = kernel.Kernel("6.12", "stock", arch, "arm64", "bench")
+            one.image.parent.mkdir(parents=True)
+            one.image.write_bytes(bytes(64))
+            (one.objects / "System.map").write_text(
+                "ffff800080000000 T _text\n"
+                f"ffff800080000010 t {dic.says_yes}\n")
+            copy = boot.image(dic, one, Path(tmp))
+            self.assertEqual(one.image.read_bytes(), bytes(64))
+            self.assertEqual(copy.read_bytes().hex(),
+                             "00" * 16 + "20008052c0035fd6" + "00" * 40)
+            (one.objects / "System.map").write_text(
+                "ffff800080000000 T _text\n")
+            with self.assertRaisesRegex(lib.Fail, "has no function"):
+                boot.image(dic, one, Path(tmp))
 
 
 class Source(unittest.TestCase):
