@@ -364,8 +364,11 @@ def prepare(base: str, chosen: list[Variant],
     boot.plugin()
     for variant in chosen:
         for tree in trees:
-            kernels.build(kernels.Kernel(base, tree, variant.arch,
-                                         variant.config, "bench"))
+            kernel = kernels.Kernel(base, tree, variant.arch, variant.config,
+                                    "bench")
+            kernels.build(kernel)
+            # What it stages is there then for guests that start together.
+            kernels.initramfs(kernel)
 
 
 def bench_variant(base: str, variant: Variant, workloads: list[str]

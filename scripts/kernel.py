@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +152,8 @@ def missing_options(wanted: str, config: str, stock: bool) -> list[str]:
     return list(missing.values())
 
 
-BUILT: set[Path] = set()
+# Objects that this run has brought up to date, and what was staged against them.
+BUILT: dict[Path, dict[str, list[Path]]] = {}
 
 
 def build(kernel: Kernel) -> None:
@@ -189,7 +191,7 @@ def build(kernel: Kernel) -> None:
     if done > 200:
         count_file.write_text(str(done))
     step.done(f"done, {done} steps")
-    BUILT.add(kernel.objects)
+    BUILT[kernel.objects] = {}
 
 
 def stage(kernel: Kernel, what: str) -> list[Path]:
@@ -197,7 +199,10 @@ def stage(kernel: Kernel, what: str) -> list[Path]:
     kernel; the .ko files.
 
     The sources are copied next to the objects: 6.12 cannot build a module
-    into another folder than its source."""
+    into another folder than its source. Once in a run, as the kernel is."""
+    staged = BUILT.get(kernel.objects, {})
+    if what in staged:
+        return staged[what]
     out = kernel.objects / "ext" / what
     out.mkdir(parents=True, exist_ok=True)
     sources = {p.relative_to(ROOT / what) for p in (ROOT / what).rglob("*")
@@ -221,7 +226,8 @@ def stage(kernel: Kernel, what: str) -> list[Path]:
     if done.returncode or noise:
         raise Fail(BUILD_FAILED, f"{what}/ does not build for {kernel.name}",
                    "\n  ".join(noise[:5]), f"log: {rel(log)}")
-    return sorted(out.glob("*.ko"))
+    staged[what] = sorted(out.glob("*.ko"))
+    return staged[what]
 
 
 def programs(arch: Arch, base: str) -> Path:
@@ -271,13 +277,16 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
     spec = out / f"initramfs-{kernel.purpose}.list"
     archive = spec.with_suffix(".cpio")
     spec.write_text("\n".join(lines) + "\n")
-    with archive.open("wb") as handle:
+    # Under a new name first: another guest may be reading the old one.
+    with tempfile.NamedTemporaryFile(dir=out, delete=False) as handle:
         done = subprocess.run([kernel.objects / "usr/gen_init_cpio", "-t", "0",
                                spec], stdout=handle, stderr=subprocess.PIPE,
                               text=True)
     if done.returncode:
+        Path(handle.name).unlink()
         raise Fail(BUILD_FAILED, "the initramfs could not be made",
                    done.stderr.strip())
+    Path(handle.name).replace(archive)
     return archive
 
 

@@ -173,8 +173,10 @@ def mutate(mutant: Mutant, patched: kernels.Kernel,
 def build(mutant: Mutant, kernel: kernels.Kernel) -> None:
     """The kernel, unless only suites are stale, which a boot sees to."""
     if mutant.rebuild or any(n.endswith(".c") for n in mutant.files):
-        kernels.BUILT.discard(kernel.objects)
+        kernels.BUILT.pop(kernel.objects, None)
         kernels.build(kernel)
+    else:
+        kernels.BUILT.get(kernel.objects, {}).clear()
 
 
 def boot_and_look(variant: Variant, kernel: kernels.Kernel,

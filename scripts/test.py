@@ -29,6 +29,7 @@ import os
 import subprocess
 import sys
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -273,13 +274,16 @@ def limits_part(tally: Tally, base: str, chosen: list[Variant],
             bench.prepare(base, [variant], (tree,))
             home = BUILD / base / variant.name
             names = sorted({x.workload for x in mine})
-            results = {name: bench.measure(base, variant, name,
-                                           home / "limits", (tree,))
-                       for name in names}
+            # One guest for each of two host cores
+            with ThreadPoolExecutor(2) as pool:
+                counts = pool.map(
+                    lambda name, folder: bench.measure(base, variant, name,
+                                                       home / folder, (tree,)),
+                    [*names, names[-1]], ["limits"] * len(names) + ["again"])
+                *first, again = counts
+            results = dict(zip(names, first))
             for limit in mine:
                 judge_limit(tally, limit, results)
-            again = bench.measure(base, variant, names[-1], home / "again",
-                                  (tree,))
             repeatable(tally, variant, names[-1], results[names[-1]], again)
 
 
