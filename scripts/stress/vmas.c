@@ -794,8 +794,8 @@ __attribute__((noreturn))
 static void usage(void)
 {
 	fprintf(stderr,
-		"usage: vmas [--seed=N] [--histories=N] [--history=N] [--ops=N]\n"
-		"  --histories  how many to run (300)\n"
+		"usage: vmas [--seed=N] [--rounds=N] [--history=N] [--ops=N]\n"
+		"  --rounds     how many histories to run (300)\n"
 		"  --history    only that one, counted from 0\n"
 		"  --ops        operations in each (80, at most %d)\n",
 		MAX_OPS);
@@ -806,7 +806,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "seed", required_argument, NULL, 's' },
-		{ "histories", required_argument, NULL, 'n' },
+		{ "rounds", required_argument, NULL, 'n' },
 		{ "history", required_argument, NULL, 'h' },
 		{ "ops", required_argument, NULL, 'o' },
 		{ 0 }
