@@ -58,6 +58,10 @@ stress: deps ## races on the patched kernel, for ROUNDS= rounds
 selftests: deps ## the kernel's own mm tests, stock against patched (T=<tests>)
 	@$(PY) $(S)/selftests.py
 
+.PHONY: perf
+perf: deps ## perf stat and perf bench in guests, stock against patched
+	@$(PY) $(S)/perf.py
+
 .PHONY: litmus
 litmus: ## what the memory models of Arm and POWER say (T=<tests>)
 	@$(PY) $(S)/litmus.py

@@ -305,6 +305,15 @@ def ratio(stock: float, patched: float) -> str:
     return f"x{patched / stock:.2f}" if stock else "new"
 
 
+def aligned(lines: list[list[str]]) -> list[str]:
+    """The lines of a table, the first column to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return ["  ".join([line[0].ljust(widths[0])]
+                      + [cell.rjust(w)
+                         for cell, w in zip(line[1:], widths[1:])])
+            for line in lines]
+
+
 def table(variant: Variant, workload: str,
           trees: dict[str, dict[str, StepCounts]]) -> str:
     """The aligned table of one workload."""
@@ -331,14 +340,9 @@ def table(variant: Variant, workload: str,
                        f"{number(pair[0])}>{number(pair[1])} "
                        f"{ratio(*pair)}")
         lines.append(row)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    text = [f"{workload} on {variant.name}: stock>patched ratio; /u = per "
-            "unit (PTE or operation), else in all"]
-    for line in lines:
-        text.append("  ".join(
-            [line[0].ljust(widths[0])]
-            + [cell.rjust(w) for cell, w in zip(line[1:], widths[1:])]))
-    return "\n".join(text)
+    return "\n".join([f"{workload} on {variant.name}: stock>patched ratio; /u = "
+                      "per unit (PTE or operation), else in all",
+                      *aligned(lines)])
 
 
 def worse(trees: dict[str, dict[str, StepCounts]], same: bool = False

@@ -22,6 +22,7 @@ def main() -> int:
         print(f"  CPU=   {cpus}  ({name}; default for bench: the first)")
     print(f"  BASE=  {' '.join(base_names())}")
     print(f"  W=     {' '.join(workload_names())}  (names or globs)")
+    print("  NAME=  what debug and perf are to run (names or globs)")
     print("  KSRC=  a directory, tarball or git tree of your own kernel; "
           "it is only read")
     print("  O=     output folder (default: build)\n  V=1    show commands")

@@ -4,7 +4,8 @@
 A kernel is (base, tree, config, purpose):
   tree     stock or patched
   config   a fragment name: arm64, powerpc-64k, ... (scripts/config/)
-  purpose  bench: as people run it; test: plus scripts/config/<arch>-test.config;
+  purpose  bench: as people run it; test, perf: plus
+           scripts/config/<arch>-<purpose>.config;
            others: plus scripts/config/debug/<arch>-<purpose>.config
 It is built in build/<base>/<tree>/o-<config>-<purpose>; an architecture that
 has nothing to add for tests is tested on its bench kernel.
@@ -58,7 +59,7 @@ class Kernel:
     @property
     def extra_fragment(self) -> Path:
         folder = SCRIPTS / "config"
-        if self.purpose not in ("bench", "test"):
+        if self.purpose not in ("bench", "test", "perf"):
             folder /= "debug"
         return folder / f"{self.arch.name}-{self.purpose}.config"
 
@@ -263,7 +264,7 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
     lines += [f"file /bin/{n} {guest / n} 0755 0 0" for n in workload_names()]
     lines += [f"file /lib/{ko.name} {ko} 0644 0 0"
               for ko in stage(kernel, "scripts/workloads/modules")]
-    if kernel.purpose != "bench":
+    if kernel.purpose not in ("bench", "perf"):
         kunit = kernel.objects / "lib/kunit/kunit.ko"
         lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]
         lines += [f"file /lib/kunit/{ko.name} {ko} 0644 0 0"

@@ -4,6 +4,7 @@
 Read, for each machine that has them:
   build/<base>/<arch>-<cpu>/report/counts.tsv, by-function.tsv, metadata.json
   build/<base>/<arch>-<cpu>/report/sizes.tsv     if there (make bench W=sweep)
+  build/<base>/<arch>-<cpu>/report/perf.tsv      if there (make perf)
   build/hw-bench/*.tsv, or HW=<files>            if there (scripts/hw-bench)
 Written: build/report.html, with its charts (gnuplot) in it. It needs no network
 and nothing beside it.
@@ -28,6 +29,7 @@ from bench import (CLASSES, COUNTS_HEAD, FUNCTION_HEAD, PER_UNIT, SIZES_HEAD,
 from lib import (BAD_INPUT, BUILD, OK, SCRIPTS, USAGE, Fail, Step,
                  arch_names, get_arch, load_script, rel, run_main, variants,
                  workload_names)
+from perf import HEAD as PERF_HEAD
 
 # What has a chart for each machine; the tables have all classes.
 CHARTED = ("insn", "atomic")
@@ -196,9 +198,9 @@ def read_machine(folder: Path, main: bool) -> Machine:
                    counts.stat().st_mtime, workloads, dict(functions), sizes)
 
 
-def find_machines(build: Path) -> list[Machine]:
-    """Every machine with a report folder, the main one of each architecture
-    first; ARCH=, CPU= and BASE= leave some."""
+def report_folders(build: Path) -> list[tuple[Path, bool]]:
+    """The report folder of every machine that has one, and whether it is the main
+    one of its architecture, which comes first; ARCH=, CPU= and BASE= leave some."""
     known = {v.name: at for a in arch_names()
              for at, v in enumerate(variants(get_arch(a)))}
     arch, cpu, base = (os.environ.get(k, "").split()
@@ -211,8 +213,30 @@ def find_machines(build: Path) -> list[Machine]:
                 and (not base or folder.parent.parent.name in base):
             found.append((folder.parent.parent.name, of_arch,
                           known.get(name, len(known)), folder))
-    return [read_machine(folder, at == 0)
-            for _, _, at, folder in sorted(found)]
+    return [(folder, at == 0) for _, _, at, folder in sorted(found)]
+
+
+def find_machines(build: Path) -> list[Machine]:
+    """Every machine that `make bench` has run on, so not by `make perf` alone."""
+    return [read_machine(folder, main)
+            for folder, main in report_folders(build)
+            if [p.name for p in folder.iterdir()] != ["perf.tsv"]]
+
+
+def find_perf(build: Path) -> dict[str, list[dict[str, str]]]:
+    """By machine, the rows of perf.tsv."""
+    found = {}
+    for folder, _ in report_folders(build):
+        path = folder / "perf.tsv"
+        if path.exists():
+            rows = read_tsv(path, PERF_HEAD, ("repeat",))
+            for at, row in enumerate(rows, 2):
+                for tree in ("stock", "patched"):
+                    if not re.fullmatch(r"\d+(\.\d+)?|-", row[tree]):
+                        raise damaged(path, f"line {at}: {tree} is "
+                                      f"`{row[tree]}`, not a number or -")
+            found[f"{folder.parent.name}, {folder.parent.parent.name}"] = rows
+    return found
 
 
 def find_hardware(build: Path, hw_bench) -> list:
@@ -672,6 +696,36 @@ def function_section(charts: Charts, machines: list[Machine]) -> str:
     return "\n".join(parts)
 
 
+def perf_section(machines: dict[str, list[dict[str, str]]]) -> str:
+    """What perf counted: a column for each event of the side by side, a line for
+    each event that has a known number."""
+    def shown(row: dict[str, str]) -> str:
+        if "-" in (row["stock"], row["patched"]):
+            return f'<span title="{esc(row["why"])}">–</span>'
+        return cell(pair_of(row), pair_of(row))
+
+    parts = []
+    for title, rows in machines.items():
+        many = [row for row in rows if row["repeat"] != "1"]
+        events = list(dict.fromkeys(
+            row["event"] for row in many
+            if (row["stock"], row["patched"]) != ("0", "0")))
+        by_run: dict[str, dict[str, str]] = defaultdict(dict)
+        for row in many:
+            by_run[row["run"]][row["event"]] = shown(row)
+        known = [[esc(row["run"]), esc(row["event"]), row["stock"],
+                  row["patched"]] for row in rows if row["repeat"] == "1"]
+        body = table(["run", *map(esc, events)],
+                     [[esc(run), *(of.get(event, "–") for event in events)]
+                      for run, of in by_run.items()]) if by_run else ""
+        if known:
+            body += table(["known amount of work", "event", "stock", "patched"],
+                          known)
+        parts.append(folded(esc(title), body, not parts))
+    return "\n".join(parts) or ("<p>Not measured yet. <code>make perf</code> "
+                                "does it.</p>")
+
+
 def hardware_section(charts: Charts, results: list, hw_bench) -> str:
     if not results:
         return ("<p>No results of <code>scripts/hw-bench</code> were found. "
@@ -715,7 +769,8 @@ def hardware_section(charts: Charts, results: list, hw_bench) -> str:
     return "\n".join(parts)
 
 
-def page(machines: list[Machine], hardware: list, hw_bench) -> str:
+def page(machines: list[Machine], perf: dict[str, list[dict[str, str]]],
+         hardware: list, hw_bench) -> str:
     """The whole document."""
     charts = Charts()
     sections = {
@@ -726,6 +781,7 @@ def page(machines: list[Machine], hardware: list, hw_bench) -> str:
                                for w in order_of_workloads(machines)),
         "sizes": size_section(charts, machines),
         "functions": function_section(charts, machines),
+        "perf": perf_section(perf),
         "hardware": hardware_section(charts, hardware, hw_bench),
         "links": " ".join(f'<a href="#w-{slug(w)}">{esc(w)}</a>'
                           for w in order_of_workloads(machines)),
@@ -742,20 +798,20 @@ def page(machines: list[Machine], hardware: list, hw_bench) -> str:
 
 def main() -> int:
     hw_bench = load_script("hw-bench")
-    machines = find_machines(BUILD)
+    machines, perf = find_machines(BUILD), find_perf(BUILD)
     hardware = find_hardware(BUILD, hw_bench)
-    if not machines and not hardware:
+    if not machines and not perf and not hardware:
         raise Fail(BAD_INPUT, "there is nothing to report", f"no "
                    f"{rel(BUILD)}/<base>/<arch>-<cpu>/report/ for these ARCH=, "
                    "CPU= and BASE=", "run `make bench`, or scripts/hw-bench on "
                    "a real machine and give its files as HW=")
     out = BUILD / "report.html"
-    text = page(machines, hardware, hw_bench)
+    text = page(machines, perf, hardware, hw_bench)
     part = out.with_suffix(".part")
     part.write_text(text)
     part.replace(out)
-    print(f"{rel(out)}: {len(machines)} machines, {len(hardware)} results of "
-          f"real hardware, {len(text) // 1024} KiB; open it in any browser")
+    print(f"{rel(out)}: {len(machines)} machines, {len(perf)} with perf, "
+          f"{len(hardware)} results of real hardware, {len(text) // 1024} KiB; open it in any browser")
     return OK
 
 

@@ -256,20 +256,21 @@ def build(kernel: kernels.Kernel, table: list[Row]) -> Path:
     return out
 
 
-def guest_files(kernel: kernels.Kernel, rows: list[Row],
+def guest_files(kernel: kernels.Kernel, lines: list[tuple[int, str, str]],
                 programs: Path) -> dict[str, Path]:
-    """Programs, the one that runs them, and its list."""
+    """Programs, the one that runs them, and its list: limit (s), set-up and
+    command of each."""
     out = kernel.objects / "ext"
     out.mkdir(exist_ok=True)
     runner, table = out / "selftest", out / "selftests.list"
     run([f"{kernel.arch.cross}gcc", "-O2", "-static", "-Wall", "-Wextra",
          "-Werror", "-o", runner, SCRIPTS / "guest" / "selftest.c"],
         code=BUILD_FAILED)
-    table.write_text("".join(f"{row.seconds}\t{row.setup}\t{row.command}\n"
-                             for row in rows))
+    table.write_text("".join(f"{seconds}\t{setup}\t{command}\n"
+                             for seconds, setup, command in lines))
     return {"/bin/selftest": runner, "/lib/selftests.list": table,
             **{f"/bin/{name}": programs / name
-               for name in sorted({program(row) for row in rows})}}
+               for name in sorted({line[2].split()[0] for line in lines})}}
 
 
 # --- running -------------------------------------------------------------------
@@ -305,7 +306,9 @@ def run_tests(tally: Tally, base: str, tree: str, variant: Variant,
     """All tests on one kernel, some in each boot."""
     kernel = kernels.Kernel(base, tree, variant.arch, variant.config, "bench")
     kernels.build(kernel)
-    initrd = kernels.initramfs(kernel, guest_files(kernel, rows, programs))
+    initrd = kernels.initramfs(kernel, guest_files(
+        kernel, [(row.seconds, row.setup, row.command) for row in rows],
+        programs))
     results: dict[str, Result] = {}
     for at in range(0, len(rows), TESTS_PER_BOOT):
         some = rows[at:at + TESTS_PER_BOOT]

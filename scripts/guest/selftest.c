@@ -23,7 +23,7 @@
 
 #define LIST	"/lib/selftests.list"
 
-enum { MAX_FILES = 8, MAX_ARGS = 16, EXIT_TIMEOUT = 124, EXIT_SETUP = 125 };
+enum { MAX_FILES = 8, MAX_ARGS = 32, EXIT_TIMEOUT = 124, EXIT_SETUP = 125 };
 
 static struct file {
 	const char *path;

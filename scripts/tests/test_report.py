@@ -160,6 +160,13 @@ class Refused(Folder):
         (self.home / "sizes.tsv").write_text("x\n")
         self.refused("sizes.tsv")
 
+    def test_damaged_perf_is_not_ignored(self):
+        for row in (["fork", "page-faults", "3", "7", "x", "0", "0", "-"],
+                    ["fork", "page-faults", "3", "7", "8", "0"]):
+            (self.home / "perf.tsv").write_text(tsv(
+                report.PERF_HEAD, [["6.12", "arm64", "max", *row]]))
+            self.refused("perf.tsv", "line 2")
+
     def test_hardware_file_that_is_not_there(self):
         self.refused("none.tsv", HW=str(self.build / "none.tsv"))
 
@@ -210,6 +217,20 @@ class Page(Folder):
 
     def test_nothing_worse_is_said_too(self):
         self.assertIn("In no class of any step", self.make())
+
+    def test_perf_is_shown_also_if_there_is_nothing_else(self):
+        (self.home / "perf.tsv").write_text(tsv(report.PERF_HEAD, [
+            ["6.12", "arm64", "max", *row.split()] for row in (
+                "fork page-faults 3 6377 4378 0.01 0.02 -",
+                "fork instructions:k 3 - - 0 0 unsupported",
+                "known-fork sched:x 1 25 26 0 0 -")]))
+        for _ in range(2):
+            text = self.make()
+            for word in ("6377 → 4378", "instructions:k", "unsupported",
+                         "<td>25</td><td>26</td>"):
+                self.assertIn(word, text)
+            for name in ("counts.tsv", "by-function.tsv", "metadata.json"):
+                (self.home / name).unlink(missing_ok=True)
 
     def test_machines_can_be_chosen(self):
         other = self.build / "6.12" / "powerpc-power9"
