@@ -35,6 +35,10 @@ COUNTING = ["-icount", "shift=0,sleep=off", "-seed", "1",
             "-rtc", "base=2026-01-01,clock=vm"]
 
 
+# Of all architectures here.
+COMMAND_LINE = 2048
+
+
 @dataclass
 class Command:
     """One command that init ran."""
@@ -190,8 +194,12 @@ class Guest:
         arch = self.variant.arch
         append = " ".join(filter(None, (
             arch.append, self.variant.append, "panic=-1 oops=panic loglevel=5",
-            f"pteopt.port={arch.port}", self.append, "--",
-            " + ".join(self.commands))))
+            f"pteopt.port={arch.port}", self.append,
+            f'pteopt.run="{" + ".join(self.commands)}"')))
+        if len(append) >= COMMAND_LINE:
+            raise Fail(USAGE, "the kernel command line is too long",
+                       f"{len(append)} characters, of {COMMAND_LINE - 1}: "
+                       + append)
         argv = qemu_argv(self.variant,
                          image(self.variant, self.kernel, self.folder), initrd,
                          append, self.smp, self.memory)
@@ -324,7 +332,7 @@ def shell() -> int:
         shell_initrd = initrd.with_name("shell.cpio")
         initrd.replace(shell_initrd)
     append = " ".join(filter(None, (variant.arch.append, variant.append,
-                                    "panic=-1 -- sh")))
+                                    "panic=-1 pteopt.run=sh")))
     argv = qemu_argv(variant, image(variant, kernel, initrd.parent),
                      shell_initrd, append, 2, 1024)
     serial = "chardev:con" if "-serial" in variant.arch.console_args else None

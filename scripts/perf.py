@@ -51,7 +51,7 @@ TRACES_OF = {"powerpc": ("powerpc:tlbie",)}
 REPEAT = 3
 # s, for what has no limit of its own
 TIMEOUT = 300
-# The kernel gives init 32 words, and one run has three.
+# So that one that hangs takes few others with it.
 RUNS_PER_BOOT = 9
 UNSUPPORTED = "perf: not supported by this kernel or this machine"
 

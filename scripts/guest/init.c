@@ -3,8 +3,9 @@
  * init - the guest's only process: runs the commands it is given, sends what
  * they print and the kernel log to the result port, and powers off.
  *
- * Commands come on the kernel command line behind `--`, separated by `+`:
- *	-- fork --size=64 + kunit
+ * Commands come on the kernel command line, separated by `+`. Not behind `--`, of
+ * which the kernel passes 32 words and panics at more:
+ *	pteopt.run="fork --size=64 + kunit"
  * A command is a program of /bin, or
  *	kunit	load KUnit and every suite of /lib/kunit, print all results
  *	sh	a shell on the console (busybox, if the archive has it)
@@ -31,6 +32,8 @@
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
+
+#define MAX_WORDS 256
 
 #define KUNIT_RESULTS "/sys/kernel/debug/kunit"
 
@@ -73,22 +76,40 @@ static void mount_all(void)
 	}
 }
 
-/* The port's name is pteopt.port= on the command line; no name, no port. */
-static void open_port(void)
+/*
+ * A parameter of the kernel command line, in quotes or not; "" if it is not there.
+ * It is written to, and never freed.
+ */
+static char *parameter(const char *name)
 {
-	char line[4096] = "", name[64] = "";
-	struct termios tio;
-	const char *found;
+	char line[4096] = "", *value = NULL;
 	FILE *f = fopen("/proc/cmdline", "r");
-	int fd;
+	const char *end = " \n";
 
 	if (f) {
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
+		if (fgets(line, sizeof(line), f))
+			value = strstr(line, name);
 		fclose(f);
 	}
-	found = strstr(line, "pteopt.port=");
-	if (!found || sscanf(found, "pteopt.port=%63s", name) != 1)
+	if (!value)
+		return strdup("");
+	value += strlen(name);
+	if (*value == '"') {
+		end = "\"\n";
+		value++;
+	}
+	value[strcspn(value, end)] = '\0';
+	return strdup(value);
+}
+
+/* No name, no port. */
+static void open_port(void)
+{
+	const char *name = parameter("pteopt.port=");
+	struct termios tio;
+	int fd;
+
+	if (!*name)
 		return;
 	fd = open(name, O_WRONLY | O_NOCTTY);
 	if (fd < 0) {
@@ -224,25 +245,32 @@ static int run(char **argv)
 				   128 + WTERMSIG(status);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	int first = 1, i, rc;
+	char *words[MAX_WORDS + 1], *word;
+	int count = 0, first = 0, i, rc;
 
 	mount_all();
 	open_port();
 	drain_klog();
-	for (i = 1; i <= argc; i++) {
-		if (i < argc && strcmp(argv[i], "+"))
+	for (word = strtok(parameter("pteopt.run="), " ");
+	     word && count < MAX_WORDS; word = strtok(NULL, " "))
+		words[count++] = word;
+	for (i = 0; i <= count && !word; i++) {
+		if (i < count && strcmp(words[i], "+"))
 			continue;
-		argv[i] = NULL;
+		words[i] = NULL;
 		if (i > first) {
-			say("@@ begin %s\n", argv[first]);
-			rc = run(&argv[first]);
+			say("@@ begin %s\n", words[first]);
+			rc = run(&words[first]);
 			drain_klog();
-			say("@@ rc %d %s\n", rc, argv[first]);
+			say("@@ rc %d %s\n", rc, words[first]);
 		}
 		first = i + 1;
 	}
+	/* A command that does not end, which is a lost guest */
+	if (word)
+		say("@@ begin more than %d words\n", MAX_WORDS);
 	say("@@ end\n");
 	sync();
 	if (port != STDOUT_FILENO) {
