@@ -8,12 +8,12 @@
 
 #include "helpers.h"
 
-#if defined(CONFIG_ARM64) && defined(CONFIG_SETTLED_PTES_TEST) && \
-	defined(CONFIG_ARM64_CONTPTE)
+#ifdef CONFIG_ARM64
 #include <asm/cpucaps.h>
 #endif
 
-#ifdef ARM64_HAS_BBML2_NOABORT
+#if defined(ARM64_HAS_BBML2_NOABORT) && defined(CONFIG_SETTLED_PTES_TEST) && \
+	defined(CONFIG_ARM64_CONTPTE)
 
 #include <linux/kthread.h>
 #include <linux/sched.h>
