@@ -84,7 +84,7 @@ static char *parameter(const char *name)
 {
 	char line[4096] = "", *value = NULL;
 	FILE *f = fopen("/proc/cmdline", "r");
-	const char *end = " \n";
+	const char *end = "\n ";
 
 	if (f) {
 		if (fgets(line, sizeof(line), f))
