@@ -462,6 +462,7 @@ static void convert_flush(struct kunit *test)
 
 	if (in_place())
 		kunit_skip(test, "the TLB is not flushed on this machine");
+	skip_if_counted(test);
 
 	other = folio_alloc(GFP_KERNEL, ilog2(CONT_PTES));
 	KUNIT_ASSERT_NOT_NULL(test, other);

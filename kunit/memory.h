@@ -8,6 +8,7 @@
 #include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/page_table_check.h>
 #include <linux/pgtable.h>
 #include <linux/uaccess.h>
 
@@ -68,6 +69,15 @@ static inline pmd_t *memory_pmd(unsigned long addr)
 	p4d_t *p4dp = p4d_offset(pgd_offset(current->mm, addr), addr);
 
 	return pmd_offset(pud_offset(p4dp, addr), addr);
+}
+
+/* A case is going to set entries that user space may access by hand. */
+static __maybe_unused void skip_if_counted(struct kunit *test)
+{
+#ifdef CONFIG_PAGE_TABLE_CHECK
+	if (!static_key_enabled(&page_table_check_disabled))
+		kunit_skip(test, "entries set by hand are not counted");
+#endif
 }
 
 #endif /* PTEOPT_KUNIT_MEMORY_H */

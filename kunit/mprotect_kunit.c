@@ -13,7 +13,6 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/pagemap.h>
-#include <linux/page_table_check.h>
 #include <linux/swapops.h>
 #include <asm/tlb.h>
 #include <asm/tlbflush.h>
@@ -265,9 +264,10 @@ static void mprotect_grant_uffd(struct kunit *test)
 	pte_t pte;
 
 	change(&r, &prots[1], 0, NR_PAGES);
-	region_lock(&r);
-	vma_start_write(r.vma);
+	mmap_write_lock(r.mm);
 	vm_flags_set(r.vma, VM_UFFD_WP);
+	mmap_write_unlock(r.mm);
+	region_lock(&r);
 	set_entry(&r, 6, pte_mkuffd_wp(ptep_get(r.ptep + 6)));
 	region_unlock(&r);
 
@@ -276,9 +276,10 @@ static void mprotect_grant_uffd(struct kunit *test)
 	region_lock(&r);
 	pte = ptep_get(r.ptep + 6);
 	set_entry(&r, 6, pte_clear_uffd_wp(pte));
-	vma_start_write(r.vma);
-	vm_flags_clear(r.vma, VM_UFFD_WP);
 	region_unlock(&r);
+	mmap_write_lock(r.mm);
+	vm_flags_clear(r.vma, VM_UFFD_WP);
+	mmap_write_unlock(r.mm);
 
 	KUNIT_EXPECT_TRUE(test, pte_write(r.seen[5]));
 	KUNIT_EXPECT_FALSE(test, pte_write(pte));
@@ -629,10 +630,7 @@ static bool have_agent(void)
 
 static void skip_unless_by_hand(struct kunit *test)
 {
-#ifdef CONFIG_PAGE_TABLE_CHECK
-	if (!static_key_enabled(&page_table_check_disabled))
-		kunit_skip(test, "page_table_check counts entries set by hand");
-#endif
+	skip_if_counted(test);
 	if (IS_ENABLED(CONFIG_ARM64_CONTPTE) && NR_PAGES < CONT_PTES)
 		kunit_skip(test, "blocks of %d pages are too large", CONT_PTES);
 }
