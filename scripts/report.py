@@ -811,7 +811,8 @@ def main() -> int:
     part.write_text(text)
     part.replace(out)
     print(f"{rel(out)}: {len(machines)} machines, {len(perf)} with perf, "
-          f"{len(hardware)} results of real hardware, {len(text) // 1024} KiB; open it in any browser")
+          f"{len(hardware)} results of real hardware, {len(text) // 1024} KiB; "
+          "open it in any browser")
     return OK
 
 

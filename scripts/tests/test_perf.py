@@ -129,6 +129,47 @@ class Judge(unittest.TestCase):
         self.assertIn("patched: 2 of 3 runs", judged(bench, three, two)[1])
 
 
+class Boots(unittest.TestCase):
+    RUNS = [Run(f"r{at}", "true", ("page-faults",)) for at in range(2)]
+
+    def booted(self, **outcomes: boot.Outcome):
+        """The tally of a boot of both kernels, and the commands by run."""
+        variant = lib.variants(lib.get_arch("arm64"))[0]
+        tally = Tally()
+
+        def guest(_variant, kernel, commands, *_args, **_kwargs):
+            self.assertEqual(commands, ["selftest 0", "selftest 1",
+                                        "selftest 2"])
+            return mock.Mock(wait=lambda: outcomes[kernel.tree])
+
+        with mock.patch.object(boot, "Guest", guest), \
+                contextlib.redirect_stdout(io.StringIO()), \
+                contextlib.redirect_stderr(io.StringIO()):
+            found = perf.boot_runs(tally, "6.12", variant, self.RUNS, 0,
+                                   dict.fromkeys(perf.TREES, Path()))
+        return tally, found
+
+    def test_a_lost_guest_fails_and_so_does_all_it_did_not_do(self):
+        counted = command(line("page-faults", 7))
+        whole = boot.Outcome(lib.OK, "", [command(), counted, counted])
+        lost = boot.Outcome(lib.LOST_VM, "it ended early",
+                            [command(), command(rc=None)])
+        tally, found = self.booted(stock=whole, patched=whole)
+        self.assertEqual((tally.passed, tally.failed), (2, []))
+        self.assertFalse(judged(self.RUNS[1], *found[1].values())[0].failed)
+        tally, found = self.booted(stock=whole, patched=lost)
+        self.assertEqual(len(tally.failed), 1)
+        for what, commands in zip(self.RUNS, found):
+            self.assertIn("patched: no result",
+                          judged(what, *commands.values())[1])
+
+    def test_a_module_that_is_not_loaded_is_a_failure(self):
+        for commands in ([], [command("@@ fail: no", rc=1)]):
+            bad = boot.Outcome(lib.OK, "", commands)
+            self.assertEqual(len(self.booted(stock=bad, patched=bad)[0].failed),
+                             2)
+
+
 class Table(unittest.TestCase):
     def test_the_table_of_the_project(self):
         for arch in lib.arch_names():
@@ -168,7 +209,7 @@ class Table(unittest.TestCase):
 class Shown(unittest.TestCase):
     def test_rows_and_columns(self):
         variant = lib.variants(lib.get_arch("arm64"))[0]
-        run = Run("fork", "fork", perf.COUNTS)
+        run = Run("fork", "fork", perf.COUNTS["arm64"])
         trees = {tree: {"instructions:k": Value(None, why="no PMU"),
                         "instructions:u": Value(200.0, 0.5),
                         "page-faults": Value(count),
