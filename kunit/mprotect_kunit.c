@@ -606,13 +606,15 @@ static void agent_watch(pte_t *ptep, unsigned int nr, bool acts)
 	agent.first = ptep;
 	agent.nr = nr;
 	agent.acts = acts;
-	settled_pte_set_hook(agent_hook);
 }
 
+/* Its counts stay. */
 static void agent_leave(void)
 {
-	settled_pte_set_hook(NULL);
+	agent.nr = 0;
 }
+
+#define HAVE_AGENT
 #else
 static void agent_watch(pte_t *ptep, unsigned int nr, bool acts)
 {
@@ -1319,7 +1321,7 @@ static void mprotect_block_numa(struct kunit *test)
 }
 
 #define BLOCK_CASES					\
-	KUNIT_CASE_SLOW(mprotect_block),		\
+	KUNIT_CASE(mprotect_block),		\
 	KUNIT_CASE(mprotect_block_uniform),		\
 	KUNIT_CASE(mprotect_block_part),		\
 	KUNIT_CASE(mprotect_block_from_none),		\
@@ -1395,7 +1397,7 @@ static void mprotect_huge_pmd(struct kunit *test)
 #endif /* CONFIG_TRANSPARENT_HUGEPAGE */
 
 #define ARM64_CASES					\
-	KUNIT_CASE_SLOW(mprotect_values),		\
+	KUNIT_CASE(mprotect_values),		\
 	KUNIT_CASE(mprotect_mixed_run),			\
 	KUNIT_CASE(mprotect_memory_type),		\
 	KUNIT_CASE(mprotect_exec_sync),			\
@@ -1433,8 +1435,26 @@ static struct kunit_case mprotect_cases[] = {
 
 #endif /* change_prot_ptes */
 
+/* The agent is there for all cases: each change of the hook takes a grace period. */
+static int mprotect_init(struct kunit_suite *suite)
+{
+#ifdef HAVE_AGENT
+	settled_pte_set_hook(agent_hook);
+#endif
+	return 0;
+}
+
+static void mprotect_exit(struct kunit_suite *suite)
+{
+#ifdef HAVE_AGENT
+	settled_pte_set_hook(NULL);
+#endif
+}
+
 static struct kunit_suite mprotect_suite = {
 	.name = "pteopt_mprotect",
+	.suite_init = mprotect_init,
+	.suite_exit = mprotect_exit,
 	.test_cases = mprotect_cases,
 };
 kunit_test_suite(mprotect_suite);

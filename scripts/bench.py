@@ -26,8 +26,8 @@ import kernel as kernels
 import series
 from lib import (BUILD, LOST_VM, OK, SCRIPTS, SKIPPED, TEST_FAILED, Fail, Step,
                  Variant, chosen_base, chosen_variants, chosen_workloads, clock,
-                 lock, read_data, rel, run, run_main, workload_data,
-                 workload_names)
+                 default_workloads, lock, read_data, rel, run, run_main,
+                 workload_data)
 
 TREES = ("stock", "patched")
 # Order of columns; insn and atomic are shown per unit, the rest in all.
@@ -36,10 +36,6 @@ CLASSES = ("insn", "atomic", "tlbi", "tlbi_local", "dsb", "dmb", "isb", "ic",
 PER_UNIT = ("insn", "atomic", "dmb")
 # MiB; beyond that one guest runs at a time.
 LARGE = 4096
-# Only the user can ask for them: large guests, and long runs.
-ON_REQUEST = ("seed16g", "sweep")
-# What no boot parameter turns off: these differ from stock always.
-NO_SWITCH = ("icache",)
 # Above stock by more than this share, and by more operations than one interrupt
 # makes, is worse. Steps are counted from the first to the last mark, and the
 # timer's interrupts fall into either kernel's at other places.
@@ -187,11 +183,11 @@ def measure(base: str, variant: Variant, workload: str, folder: Path,
                                 "bench")
         guests[tree] = boot.Guest(
             variant, kernel, [workload], folder / f"{workload}-{tree}",
-            timeout=data["timeout"], memory=data["memory"], count=True,
+            timeout=data.timeout, memory=data.memory, count=True,
             append=append if tree == "patched" else "")
     progress = Step(f"{variant.name} {workload}", folder)
     # Two large guests at a time may be more than the host has.
-    together = data["memory"] <= LARGE
+    together = data.memory <= LARGE
     if together:
         for guest in guests.values():
             guest.start()
@@ -391,8 +387,7 @@ def bench_variant(base: str, variant: Variant, workloads: list[str]
 def main() -> int:
     base = chosen_base()
     chosen = chosen_variants(every=False)
-    workloads = chosen_workloads([w for w in workload_names()
-                                  if w not in ON_REQUEST])
+    workloads = chosen_workloads(default_workloads())
     ran = 0
     with lock():
         prepare(base, chosen)

@@ -142,6 +142,10 @@ def image(variant: Variant, kernel: kernels.Kernel, folder: Path) -> Path:
                    f"{variant.says_yes}")
     data = bytearray(kernel.image.read_bytes())
     at = symbols[variant.says_yes] - symbols["_text"]
+    if kernel.arch.name not in YES:
+        raise Fail(USAGE, f"{variant.name}: SAYS_YES={variant.says_yes}",
+                   f"boot.py knows no function that says yes on "
+                   f"{kernel.arch.name}", "add its two instructions to YES")
     yes = YES[kernel.arch.name]
     data[at:at + len(yes)] = yes
     copy = folder / kernel.image.name

@@ -180,12 +180,26 @@ def workload_names() -> list[str]:
     return sorted(p.stem for p in (SCRIPTS / "workloads").glob("*.c"))
 
 
-def workload_data(name: str) -> dict[str, int]:
-    """The `// memory: MiB` and `// timeout: s` lines of a workload."""
+@dataclass(frozen=True)
+class Workload:
+    """What the `// key: value` lines of a workload say."""
+    memory: int = 1024  # MiB of the guest
+    timeout: int = 300  # s
+    # Only for who asks for it by name: a large guest, or a long run
+    on_request: bool = False
+    # No boot parameter turns off what it shows
+    no_switch: bool = False
+
+
+def workload_data(name: str) -> Workload:
     text = (SCRIPTS / "workloads" / f"{name}.c").read_text()
-    found = re.findall(r"^// (memory|timeout): (\d+)", text, re.M)
-    return {"memory": 1024, "timeout": 300,
-            **{key: int(value) for key, value in found}}
+    return Workload(**{key: int(value) for key, value in
+                       re.findall(r"^// (\w+): (\d+)$", text, re.M)})
+
+
+def default_workloads() -> list[str]:
+    """All but those on request."""
+    return [w for w in workload_names() if not workload_data(w).on_request]
 
 
 def chosen_names(variable: str, names: Sequence[str],

@@ -31,11 +31,11 @@ import kernel as kernels
 import module
 import selftests
 import series
-from bench import ON_REQUEST, TREES, aligned, merge_tsv, number, ratio
+from bench import TREES, aligned, merge_tsv, number, ratio
 from lib import (BUILD, BUILD_FAILED, OK, SCRIPTS, SKIPPED, USAGE, Fail, Step,
                  Variant, arch_names, chosen_base, chosen_names,
-                 chosen_variants, lock, rel, run, run_main, workload_data,
-                 workload_names)
+                 chosen_variants, default_workloads, lock, rel, run, run_main,
+                 workload_data, workload_names)
 from test import SMALL, Tally
 
 TABLE = SCRIPTS / "perf.tsv"
@@ -152,13 +152,12 @@ def chosen_runs(arch: str) -> list[Run]:
              for known in read_table(TABLE.read_text(), a)}
     kept = chosen_names("NAME", sorted(names), [] if only["W"] else None)
     workloads = chosen_names("W", workload_names(), [] if only["NAME"] else
-                             [w for w in workload_names()
-                              if w not in ON_REQUEST])
+                             default_workloads())
     runs: list[Run] = []
     for workload in workloads:
         data = workload_data(workload)
         runs += both_sets(arch, workload, f"{workload} --size={SMALL}",
-                          data["timeout"], data["memory"])
+                          data.timeout, data.memory)
     return runs + [known for known in read_table(TABLE.read_text(), arch)
                    if known.name in kept]
 

@@ -40,8 +40,9 @@ import ktap
 import orderlog
 import series
 from lib import (BUILD, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail, Variant,
-                 chosen_base, chosen_variants, chosen_workloads, lock, rel,
-                 run, run_main, say, workload_data, workload_names)
+                 chosen_base, chosen_variants, chosen_workloads,
+                 default_workloads, lock, rel, run, run_main, say,
+                 workload_data)
 
 # Small enough for an emulator, large enough for several 2 MiB blocks.
 SMALL = 8
@@ -205,7 +206,7 @@ def kunit(tally: Tally, base: str, chosen: list[Variant]) -> None:
 def workload(tally: Tally, base: str, chosen: list[Variant],
              purpose: str = "test") -> None:
     """All workloads in one boot; the marks count nothing here."""
-    names = [w for w in workload_names() if w not in bench.ON_REQUEST]
+    names = default_workloads()
     part = "workload" if purpose == "test" else f"workload {purpose}"
 
     def guest(variant: Variant) -> boot.Guest:
@@ -213,7 +214,7 @@ def workload(tally: Tally, base: str, chosen: list[Variant],
             variant, test_kernel(base, "patched", variant, purpose),
             [f"{w} --size={SMALL}" for w in names],
             BUILD / base / variant.name / part.replace(" ", "-"),
-            timeout=max(workload_data(w)["timeout"] for w in names))
+            timeout=max(workload_data(w).timeout for w in names))
 
     for variant, outcome in boot.one_ahead(chosen, guest):
         with tally.part(f"{part} {variant.name}"):
@@ -328,9 +329,8 @@ def worse(tally: Tally, base: str, chosen: list[Variant],
     for variant in chosen:
         with tally.part(f"{part} {variant.name}"):
             bench.prepare(base, [variant])
-            for name in chosen_workloads([w for w in workload_names()
-                                          if w not in bench.ON_REQUEST]):
-                if off and name in bench.NO_SWITCH:
+            for name in chosen_workloads(default_workloads()):
+                if off and workload_data(name).no_switch:
                     tally.add(f"{part} {variant.name} {name}", "SKIP",
                               "no boot parameter turns this off")
                     continue

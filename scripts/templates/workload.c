@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// @NAME@: what it does, in one line (`memory: MiB` and `timeout: s` lines may follow)
+// @NAME@: what it does, in one line (`key: value` lines may follow, see Workload in lib.py)
 
 #include "workload.h"
 

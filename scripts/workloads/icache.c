@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // syncs of the instruction cache: what is executed again without having changed
+// no_switch: 1
 
 #include "workload.h"
 

@@ -2,6 +2,7 @@
 // 16 GiB to read-only, read, to read-write, written, twice
 // memory: 18432
 // timeout: 1800
+// on_request: 1
 
 #include "workload.h"
 

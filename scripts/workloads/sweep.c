@@ -2,6 +2,7 @@
 // mprotect to read-only and back, for regions from 4 KiB to 1 GiB
 // memory: 2048
 // timeout: 1200
+// on_request: 1
 
 #include "workload.h"
 
