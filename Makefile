@@ -47,7 +47,7 @@ debug: deps ## suites and workloads on debug kernels (NAME=vm|kasan|16k|...)
 	@PART=debug $(PY) $(S)/test.py
 
 .PHONY: mutants
-mutants: deps ## wrong edits to the series: each must be seen by its tests
+mutants: deps ## wrong edits to the series: each must be seen (MUTANT=, QUICK=1)
 	@$(PY) $(S)/mutants.py
 
 .PHONY: stress

@@ -2,8 +2,8 @@
 """make mutants: small wrong edits to the series, each of which a test must see.
 
   mutants.py          all of scripts/mutants/<arch>-<name>.patch, or those that
-                      ARCH=, MUTANT= (names or globs) and QUICK=1 leave; stress
-                      programs RUNS=5 times each
+                      ARCH= and MUTANT= (names or globs) leave; stress programs
+                      RUNS=5 times each. QUICK=1 is the part of `make test`
   mutants.py index    write Documentation/mutants.rst
 
 A mutant is a diff against the patched tree. The lines before its `---` say what
@@ -13,11 +13,17 @@ is wrong, and
   Append: <words for the kernel command line>           (if it needs some)
   CPU: <machine of scripts/arch/>                       (if not the main one)
   Rebuild: <objects that use what it changes of a header, beside the suites>
+  Alone: <why it is not to be built together with others>
   Killed-by: kunit <suite> <case>                       (one or more of these)
   Killed-by: stress <program> [options]
 
 Each of the tests must fail, in every run, and pass on the patched kernel, which
-is tried first. QUICK=1 takes one mutant a patch, of those that KUnit kills.
+is tried first.
+
+QUICK=1 takes one mutant a patch, of those that KUnit kills, and builds all of them
+into one kernel for each architecture, each with cases of its own that must fail.
+Which mutant made a case fail is for the long run to tell; this one tells that a
+suite, or what the harness makes of it, does not pass whatever the kernel does.
 
 A mutant is built in build/<base>/mutant: a copy of the patched tree with its
 objects. If it changes a header, what is compiled anew is the suites that it
@@ -31,9 +37,11 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 import boot
 import kernel as kernels
@@ -61,6 +69,7 @@ class Mutant:
     append: str
     cpu: str
     rebuild: tuple[str, ...]
+    alone: str
     tests: tuple[str, ...]
     files: tuple[str, ...]
 
@@ -69,16 +78,18 @@ class Mutant:
         return self.path.stem
 
     @property
-    def is_cheap(self) -> bool:
-        """One short boot is enough."""
-        return not any(t.startswith("stress ") for t in self.tests)
+    def is_quick(self) -> bool:
+        """One boot of KUnit is enough, and others may be in it."""
+        return not (self.append or self.cpu or self.alone or
+                    any(t.startswith("stress ") for t in self.tests))
 
 
 def read_mutant(path: Path, arch: Arch) -> Mutant:
     head, _, diff = path.read_text().partition("\n---\n")
     words: list[str] = []
     fields: dict[str, list[str]] = {"Patch": [], "Append": [], "CPU": [],
-                                    "Rebuild": [], "Killed-by": []}
+                                    "Rebuild": [], "Alone": [],
+                                    "Killed-by": []}
     for line in head.splitlines():
         key, colon, value = line.partition(": ")
         if colon and key in fields:
@@ -96,6 +107,7 @@ def read_mutant(path: Path, arch: Arch) -> Mutant:
     return Mutant(path, arch, " ".join(words), fields["Patch"][0],
                   " ".join(fields["Append"]), " ".join(fields["CPU"]),
                   tuple(" ".join(fields["Rebuild"]).split()),
+                  " ".join(fields["Alone"]),
                   tuple(fields["Killed-by"]),
                   tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.M)))
 
@@ -107,14 +119,7 @@ def all_mutants(archs: list[Arch]) -> list[Mutant]:
 
 def chosen_mutants() -> list[Mutant]:
     found = {m.name: m for m in all_mutants(chosen_archs())}
-    chosen = [found[name] for name in chosen_names("MUTANT", list(found))]
-    if os.environ.get("QUICK", "") not in ("", "0"):
-        cheap = {m.patch: m for m in reversed(chosen) if m.is_cheap}
-        chosen = [m for m in chosen if m in cheap.values()]
-    if not chosen:
-        raise Fail(USAGE, "QUICK=1 leaves no mutant",
-                   f"valid: {' '.join(found)}")
-    return chosen
+    return [found[name] for name in chosen_names("MUTANT", list(found))]
 
 
 def copy_tree(patched: kernels.Kernel, kernel: kernels.Kernel) -> None:
@@ -142,6 +147,8 @@ def restore(mutants: list[Mutant], patched: kernels.Kernel,
 
 def stale_objects(mutant: Mutant, kernel: kernels.Kernel) -> list[Path]:
     """What a header's change makes stale, as far as the tests see it."""
+    if not any(name.endswith(".h") for name in mutant.files):
+        return []
     suites = {f"ext/kunit/{name.split()[1].removeprefix('pteopt_')}_kunit.o"
               for name in mutant.tests if name.startswith("kunit ")}
     found = []
@@ -153,26 +160,31 @@ def stale_objects(mutant: Mutant, kernel: kernels.Kernel) -> list[Path]:
     return found
 
 
+def git_env(kernel: kernels.Kernel) -> dict[str, str]:
+    """So that git finds none of the trees that build/ may be in."""
+    return {**os.environ, "GIT_CEILING_DIRECTORIES": str(kernel.source.parent)}
+
+
 def mutate(mutant: Mutant, patched: kernels.Kernel,
            kernel: kernels.Kernel) -> None:
     """Apply the edit; of a header without a change of its time."""
     headers = [n for n in mutant.files if n.endswith(".h")]
     times = {n: (kernel.source / n).stat().st_mtime_ns for n in headers}
-    # Not the git tree that build/ may be in.
-    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(kernel.source.parent)}
-    run(["git", "apply", mutant.path], cwd=kernel.source, env=env)
+    run(["git", "apply", mutant.path], cwd=kernel.source, env=git_env(kernel))
     for name in mutant.files:
         if (kernel.source / name).samefile(patched.source / name):
             raise Fail(TEST_FAILED, mutant.name, f"{name} did not change")
     for name, mtime in times.items():
         os.utime(kernel.source / name, ns=(mtime, mtime))
-    for stale in stale_objects(mutant, kernel) if headers else []:
-        stale.unlink()
 
 
-def build(mutant: Mutant, kernel: kernels.Kernel) -> None:
+def build(mutants: list[Mutant], kernel: kernels.Kernel) -> None:
     """The kernel, unless only suites are stale, which a boot sees to."""
-    if mutant.rebuild or any(n.endswith(".c") for n in mutant.files):
+    for stale in {path for mutant in mutants for path in
+                  stale_objects(mutant, kernel)}:
+        stale.unlink()
+    if any(mutant.rebuild or any(n.endswith(".c") for n in mutant.files)
+           for mutant in mutants):
         kernels.BUILT.pop(kernel.objects, None)
         kernels.build(kernel)
     else:
@@ -186,7 +198,7 @@ def boot_and_look(variant: Variant, kernel: kernels.Kernel,
     found: dict[str, list[str]] = {name: [] for name in tests}
     programs = [name for name in tests if name.startswith("stress ")]
     for number, name in enumerate(programs):
-        # A boot for each: Linux takes 32 words for init. Each run has its seed.
+        # A boot for each: a wrong kernel may not live on. Each run has its seed.
         commands = [f"{name.removeprefix('stress ')} --seed={n + 1}"
                     for n in range(runs)]
         outcome = checked(stress.guest(variant, kernel, commands,
@@ -304,12 +316,62 @@ def try_machine(tally: test.Tally, base: str, variant: Variant,
                 restore(mutants, patched, kernel)
                 copy_objects(patched, kernel)
                 mutate(mutant, patched, kernel)
-                build(mutant, kernel)
+                build([mutant], kernel)
                 found = boot_and_look(variant, kernel, mutant.tests,
                                       mutant.append, runs,
                                       folder / mutant.name)
                 done.put(mutant, found)
             judge(tally, f"mutant {mutant.name}", found, runs, "fail")
+
+
+def quick_choice(mutants: list[Mutant], fits: Callable[[Mutant], bool]
+                 ) -> list[Mutant]:
+    """One a patch, if it has cases that no other one claims, and fits in."""
+    chosen: dict[str, Mutant] = {}
+    claimed: set[str] = set()
+    for mutant in mutants:
+        if mutant.is_quick and mutant.patch not in chosen and \
+                not claimed & set(mutant.tests) and fits(mutant):
+            chosen[mutant.patch] = mutant
+            claimed |= set(mutant.tests)
+    return list(chosen.values())
+
+
+def quick(tally: test.Tally, base: str, archs: list[Arch]) -> None:
+    """A kernel for each architecture with all of quick_choice(). That the cases
+    pass on the patched kernel is for the part kunit of `make test` to show."""
+    for arch in archs:
+        variant = variants(arch)[0]
+        every = all_mutants([arch])
+        patched = kernels.Kernel(base, "patched", arch, variant.config, "test")
+        kernel = kernels.Kernel(base, "mutant", arch, variant.config, "test")
+        with tally.part(f"mutants {variant.name}"):
+            kernels.build(patched)
+            copy_tree(patched, kernel)
+            restore(every, patched, kernel)
+            copy_objects(patched, kernel)
+
+            def fits(mutant: Mutant) -> bool:
+                if subprocess.run(
+                        ["git", "apply", "--check", mutant.path], check=False,
+                        cwd=kernel.source, env=git_env(kernel),
+                        capture_output=True).returncode:
+                    return False
+                mutate(mutant, patched, kernel)
+                return True
+
+            chosen = quick_choice([m for m in every
+                                   if m.patch in subjects_of(base)], fits)
+            if not chosen:
+                raise Fail(TEST_FAILED, variant.name, "no mutant is quick")
+            build(chosen, kernel)
+            found = boot_and_look(variant, kernel,
+                                  tuple(t for m in chosen for t in m.tests),
+                                  "", 1, BUILD / base / variant.name
+                                  / "mutants" / "together")
+            for mutant in chosen:
+                judge(tally, f"mutant {mutant.name} among others",
+                      {name: found[name] for name in mutant.tests}, 1, "fail")
 
 
 def index(mutants: list[Mutant], subjects: list[str]) -> str:
@@ -350,8 +412,13 @@ def main() -> int:
         mutants = all_mutants(chosen_archs())
         INDEX.write_text(index(mutants, subjects_of(base)))
         return OK
-    mutants, runs = chosen_mutants(), stress.number("RUNS") or 5
     tally = test.Tally()
+    if os.environ.get("QUICK", "") not in ("", "0"):
+        with lock():
+            series.trees(base)
+            quick(tally, base, chosen_archs())
+        return tally.close()
+    mutants, runs = chosen_mutants(), stress.number("RUNS") or 5
     with lock():
         series.trees(base)
         done, subjects = Done(base, runs), subjects_of(base)

@@ -9,6 +9,7 @@ Parts, in this order (PART=name runs one):
   opcount   the op counter's decoder and its self-test
   series    the series and the mutants apply, `make refresh` changes nothing
   kunit     every suite on every machine
+  mutants   a kernel with wrong edits to the series: the suites must see each
   workload  every workload checks its own data on every machine, small size
   order     stores, TLBIs and barriers when contpte blocks change, in order
   limits    the patched kernel's counts against scripts/limits.tsv, twice
@@ -41,7 +42,7 @@ import orderlog
 import series
 from lib import (BUILD, OK, SCRIPTS, SKIPPED, TEST_FAILED, USAGE, Fail, Variant,
                  chosen_base, chosen_variants, chosen_workloads,
-                 default_workloads, lock, rel, run, run_main, say,
+                 default_workloads, lock, rel, run, run_main, say, variants,
                  workload_data)
 
 # Small enough for an emulator, large enough for several 2 MiB blocks.
@@ -164,6 +165,15 @@ def series_part(tally: Tally, base: str) -> None:
         capture_output=True).returncode]
     tally.check(f"series {base}: {len(mutants)} mutants apply",
                 bool(mutants) and not stale, " ".join(stale))
+
+
+def mutants_part(tally: Tally, base: str, chosen: list[Variant]) -> None:
+    """On the main machine of an architecture, so not if CPU= is another."""
+    import mutants  # which uses this file
+    mains = [v.arch for v in chosen if v == variants(v.arch)[0]]
+    if not mains:
+        tally.add("mutants", "SKIP", "CPU= is not the main machine")
+    mutants.quick(tally, base, mains)
 
 
 def test_kernel(base: str, tree: str, variant: Variant,
@@ -391,6 +401,7 @@ def main() -> int:
             "opcount": lambda: opcount(tally),
             "series": lambda: series_part(tally, base),
             "kunit": lambda: kunit(tally, base, chosen),
+            "mutants": lambda: mutants_part(tally, base, chosen),
             "workload": lambda: workload(tally, base, chosen),
             "order": lambda: orderlog.orderlog(tally, base, chosen),
             "limits": lambda: limits_part(tally, base, chosen, "patched"),

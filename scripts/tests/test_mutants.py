@@ -121,13 +121,16 @@ class Series(unittest.TestCase):
             mutants.index(self.all, mutants.subjects_of("6.12")),
             "run `python3 scripts/mutants.py index`")
 
-    def test_quick_takes_cheap_ones_one_a_patch(self):
-        with mock.patch.dict(os.environ, QUICK="1", MUTANT="", ARCH=""):
-            quick = mutants.chosen_mutants()
-        self.assertTrue(all(m.is_cheap for m in quick))
-        self.assertEqual(len(quick), len({m.patch for m in quick}))
-        self.assertEqual({m.patch for m in quick},
-                         {m.patch for m in self.all if m.is_cheap})
+    def test_quick_takes_one_a_patch_with_cases_of_its_own(self):
+        for name in lib.arch_names():
+            quick = mutants.quick_choice([m for m in self.all
+                                          if m.arch.name == name],
+                                         lambda m: m.arch.name == name)
+            self.assertTrue(all(m.is_quick for m in quick))
+            cases = [case for m in quick for case in m.tests]
+            self.assertEqual(len(cases), len(set(cases)))
+            self.assertEqual(len(quick), len({m.patch for m in quick}))
+            self.assertGreaterEqual(len(quick), 12)
 
     def test_unknown_name_lists_the_valid_ones(self):
         with mock.patch.dict(os.environ, MUTANT="nonsense"), \
@@ -161,8 +164,18 @@ class Tree(TempDir):
     def objects(self):
         return sorted(p.stem for p in self.kernel.objects.rglob("*.o"))
 
+    def edit(self, *texts):
+        """The mutants, made and built; whether the kernel was, too."""
+        edits = [self.mutant(text, f"arm64-{number}")
+                 for number, text in enumerate(texts)]
+        with mock.patch.object(kernels, "build") as build:
+            for mutant in edits:
+                mutants.mutate(mutant, self.patched, self.kernel)
+            mutants.build(edits, self.kernel)
+        return build.call_count
+
     def test_header(self):
-        mutants.mutate(self.mutant(), self.patched, self.kernel)
+        self.edit(HEAD + DIFF)
         header = self.kernel.source / "mm/x.h"
         self.assertEqual(header.read_text(), "bad\n")
         self.assertEqual(header.stat().st_mtime_ns, 10**18)
@@ -170,27 +183,27 @@ class Tree(TempDir):
         self.assertEqual(self.objects(), ["other_kunit", "x", "y"])
 
     def test_header_that_objects_use(self):
-        text = HEAD + "Rebuild: mm/x.o\n" + DIFF
-        mutants.mutate(self.mutant(text), self.patched, self.kernel)
+        self.edit(HEAD + "Rebuild: mm/x.o\n" + DIFF)
         self.assertEqual(self.objects(), ["other_kunit", "y"])
 
     def test_object_that_is_not_there_is_a_failure(self):
-        text = HEAD + "Rebuild: mm/z.o\n" + DIFF
         with self.assertRaises(lib.Fail) as caught:
-            mutants.mutate(self.mutant(text), self.patched, self.kernel)
+            self.edit(HEAD + "Rebuild: mm/z.o\n" + DIFF)
         self.assertIn("mm/z.o", caught.exception.why)
 
     def test_kernel_is_built_if_it_changes(self):
-        for text, built in ((HEAD + DIFF, 0),
-                            (HEAD + "Rebuild: mm/x.o\n" + DIFF, 1),
-                            ((HEAD + DIFF).replace("x.h", "x.c"), 1)):
-            with mock.patch.object(kernels, "build") as build:
-                mutants.build(self.mutant(text), self.kernel)
-            self.assertEqual(build.call_count, built)
+        self.assertEqual(self.edit(HEAD + DIFF), 0)
+
+    def test_kernel_is_built_if_an_object_uses_the_header(self):
+        self.assertEqual(self.edit(HEAD + "Rebuild: mm/x.o\n" + DIFF), 1)
+
+    def test_several_in_one_kernel(self):
+        self.assertEqual(self.edit(HEAD + DIFF,
+                                   (HEAD + DIFF).replace("x.h", "x.c")), 1)
+        self.assertEqual(self.objects(), ["other_kunit", "x", "y"])
 
     def test_c_file_is_left_to_make(self):
-        mutants.mutate(self.mutant((HEAD + DIFF).replace("x.h", "x.c")),
-                       self.patched, self.kernel)
+        self.edit((HEAD + DIFF).replace("x.h", "x.c"))
         self.assertGreater((self.kernel.source / "mm/x.c").stat().st_mtime_ns,
                            10**18)
         self.assertEqual(len(self.objects()), 4)
