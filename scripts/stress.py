@@ -7,6 +7,7 @@
 
 A program says how it is to be run in lines `// stress: <options>`, each of
 which is a boot of its own with several CPUs; without one, it is run as it is.
+With THREADS=1 what a line `// threads: <options>` says is added.
 A line of output `<case>: races N ... overlaps N ...: <verdict>` is a case; the
 races and overlaps of all are summed up. The last line is `N passed, N failed,
 N skipped`.
@@ -38,11 +39,14 @@ THREADS = ("-accel", "tcg,thread=multi")
 CASE = re.compile(r"(\S+): races (\d+) .*overlaps (\d+) .*: (ok|FAILED.*)$")
 
 
-def program_runs(path: Path) -> list[str]:
-    """The commands of a program's `// stress:` lines."""
-    found = re.findall(r"^// stress:(.*)$", path.read_text(), re.M)
-    return [f"{path.stem} {options.strip()}".strip() for options in
-            found or [""]]
+def program_runs(path: Path, threads: bool = False) -> list[str]:
+    """The commands of a program's `// stress:` lines, with what `// threads:`
+    says if each CPU is a thread."""
+    text = path.read_text()
+    found = re.findall(r"^// stress:(.*)$", text, re.M) or [""]
+    more = re.findall(r"^// threads:(.*)$", text, re.M) if threads else []
+    return [" ".join(" ".join([path.stem, options, *more]).split())
+            for options in found]
 
 
 def chosen_programs() -> list[Path]:
@@ -96,20 +100,22 @@ def main() -> int:
     extra = f" --rounds={number('ROUNDS')}" if number("ROUNDS") else ""
     extra += f" --seed={number('SEED')}" if number("SEED") else ""
     tally, races, overlaps = test.Tally(), 0, 0
+    threads = bool(number("THREADS"))
     with lock():
         series.trees(base)
         for variant in chosen_variants(every=False):
             kernel = kernels.Kernel(base, "patched", variant.arch,
                                     variant.config, "test")
             kernels.build(kernel)
-            runs = [run for path in programs for run in program_runs(path)]
+            runs = [run for path in programs
+                    for run in program_runs(path, threads)]
             for run in runs:
                 name = f"{variant.name} {run}"
                 with tally.part(name):
                     folder = re.sub(r"[^\w=-]+", "-", run)
                     outcome = guest(variant, kernel, [run + extra], BUILD /
                                     base / variant.name / "stress" / folder,
-                                    threads=bool(number("THREADS"))).run()
+                                    threads=threads).run()
                     more = judge(tally, name, outcome)
                 races, overlaps = races + more[0], overlaps + more[1]
     print(f"{races} racing updates, {overlaps} of which overlapped with a "

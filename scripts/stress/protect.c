@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
+// stress:
+// stress: --late
+// stress: --race
+// threads: --spin
 /*
  * protect - does memory allow what mprotect() says, and hold what was written?
  *
@@ -83,6 +87,7 @@ struct memory {
 static struct {
 	const char *glob;
 	unsigned long rounds;
+	bool spin;
 	uint64_t random;
 	unsigned int ran;
 } opt = { .glob = "*" };
@@ -531,13 +536,26 @@ struct sibling {
 /* Odd while memory lacks the permission, for sure; even while it may have it */
 static _Atomic unsigned int phase;
 
-/* Until @word is @value, or is not: the CPU is for those who are waited for. */
+/* Threads wait for @word, and sleep if they may: see await(). */
+static void tell(_Atomic unsigned int *word, unsigned int value)
+{
+	if (opt.spin)
+		atomic_store(word, value);
+	else
+		post(word, value);
+}
+
+/*
+ * Until @word is @value, or is not. The CPU is for those who are waited for, unless
+ * the emulator has a thread of the host for each: then sleep takes most of a round.
+ */
 static void await(_Atomic unsigned int *word, unsigned int value, bool equal)
 {
 	unsigned int seen;
 
 	while (((seen = atomic_load(word)) == value) != equal)
-		futex_wait(word, seen);
+		if (!opt.spin)
+			futex_wait(word, seen);
 }
 
 static void *sibling_main(void *arg)
@@ -555,10 +573,10 @@ static void *sibling_main(void *arg)
 			continue;
 		if (before & 1) {
 			s->late += worked;
-			post(&s->closed, before);
+			tell(&s->closed, before);
 			await(&phase, before, false);
 		} else if (worked && s->open != before) {
-			post(&s->open, before);
+			tell(&s->open, before);
 		}
 	}
 	return NULL;
@@ -592,16 +610,16 @@ static unsigned long late_of(const struct memory *m, const struct prot *from,
 		start_thread(&id[i], sibling_main, s);
 	}
 	for (unsigned long round = 1; round <= opt.rounds; round++) {
-		post(&phase, 2 * round);
+		tell(&phase, 2 * round);
 		must(mprotect(m->r.base, m->r.len, from->bits));
 		for (unsigned int i = 0; i < threads; i++)
 			await(&siblings[i].open, 2 * round, true);
 		must(mprotect(m->r.base, m->r.len, to->bits));
-		post(&phase, 2 * round + 1);
+		tell(&phase, 2 * round + 1);
 		for (unsigned int i = 0; i < threads; i++)
 			await(&siblings[i].closed, 2 * round + 1, true);
 	}
-	post(&phase, QUIT);
+	tell(&phase, QUIT);
 	for (unsigned int i = 0; i < threads; i++) {
 		pthread_join(id[i], NULL);
 		late += siblings[i].late;
@@ -1054,11 +1072,12 @@ __attribute__((noreturn))
 static void usage(void)
 {
 	fprintf(stderr,
-		"usage: protect [--late | --race] [--only=GLOB] [--rounds=N] [--seed=N]\n"
+		"usage: protect [--late | --race] [--only=GLOB] [--rounds=N] [--seed=N] [--spin]\n"
 		"  --only    kinds of memory: base, 64k, 2m, hugetlb-64k, hugetlb-2m, with\n"
 		"            /private, /shared, /file in the matrix, and as they are\n"
 		"            printed for --race\n"
-		"  --rounds  per downgrade (--late, 100), or changes (--race, 2000)\n");
+		"  --rounds  per downgrade (--late, 100), or changes (--race, 2000)\n"
+		"  --spin    threads that wait do not sleep (--late)\n");
 	exit(EXIT_USAGE);
 }
 
@@ -1070,6 +1089,7 @@ int main(int argc, char **argv)
 		{ "only", required_argument, NULL, 'o' },
 		{ "rounds", required_argument, NULL, 'n' },
 		{ "seed", required_argument, NULL, 's' },
+		{ "spin", no_argument, NULL, 'w' },
 		{ 0 }
 	};
 	uint64_t seed = 1;
@@ -1084,6 +1104,8 @@ int main(int argc, char **argv)
 			opt.rounds = strtoul(optarg, NULL, 0);
 		else if (c == 's')
 			seed = strtoul(optarg, NULL, 0);
+		else if (c == 'w')
+			opt.spin = true;
 		else
 			usage();
 	}

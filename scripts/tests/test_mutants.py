@@ -329,6 +329,10 @@ class Stress(unittest.TestCase):
             path = Path(tmp) / "x.c"
             path.write_text("int main;\n")
             self.assertEqual(stress.program_runs(path), ["x"])
+            path.write_text("// stress: --a\n// stress:\n// threads: --t\n")
+            self.assertEqual(stress.program_runs(path), ["x --a", "x"])
+            self.assertEqual(stress.program_runs(path, True),
+                             ["x --a --t", "x --t"])
 
     def test_rounds_that_are_no_number(self):
         with mock.patch.dict(os.environ, ROUNDS="many"), \
