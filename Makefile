@@ -58,6 +58,10 @@ stress: deps ## races on the patched kernel, for ROUNDS= rounds
 selftests: deps ## the kernel's own mm tests, stock against patched (T=<tests>)
 	@$(PY) $(S)/selftests.py
 
+.PHONY: bisect
+bisect: deps ## each patch builds, boots, loses no test (FROM=n TO=n); hours
+	@$(PY) $(S)/bisection.py
+
 .PHONY: perf
 perf: deps ## perf stat and perf bench in guests, stock against patched
 	@$(PY) $(S)/perf.py

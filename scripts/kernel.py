@@ -37,6 +37,10 @@ PINNED = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "pteopt",
 PINNED.update(CCACHE_NOHASHDIR="1", CCACHE_DEPEND="1")
 
 
+# Trees that have none of what the series adds to Kconfig, or not yet
+WITHOUT_SERIES = ("stock", "bisect")
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel and where it is built."""
@@ -122,7 +126,7 @@ def configure(kernel: Kernel) -> None:
     run([*tree_make, "olddefconfig"], cwd=kernel.source, env=make_env(),
         code=BUILD_FAILED)
     missing = missing_options(wanted, (kernel.objects / ".config").read_text(),
-                              kernel.tree == "stock")
+                              kernel.tree in WITHOUT_SERIES)
     if missing:
         raise Fail(BUILD_FAILED, f"{kernel.name}: options asked for did not "
                    "come out", "; ".join(missing),
@@ -253,9 +257,11 @@ def programs(arch: Arch, base: str) -> Path:
     return out
 
 
-def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
-    """An archive with init, the workloads, KUnit, the suites and the stress
-    programs (test kernels), and extra files {path in guest: file}."""
+def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None,
+              suites: list[Path] | None = None) -> Path:
+    """An archive with init, the workloads, KUnit, the suites (all, if they are
+    not given) and the stress programs (test kernels), and extra files {path in
+    guest: file}."""
     guest = programs(kernel.arch, kernel.base)
     lines = [f"dir /{d} 0755 0 0" for d in
              ("dev", "proc", "sys", "tmp", "bin", "lib", "lib/kunit", "mnt")]
@@ -268,7 +274,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path] | None = None) -> Path:
         kunit = kernel.objects / "lib/kunit/kunit.ko"
         lines += [f"file /lib/kunit.ko {kunit} 0644 0 0"]
         lines += [f"file /lib/kunit/{ko.name} {ko} 0644 0 0"
-                  for ko in stage(kernel, "kunit")]
+                  for ko in (stage(kernel, "kunit") if suites is None
+                             else suites)]
         lines += [f"file /bin/{p.stem} {guest / p.stem} 0755 0 0"
                   for p in sorted((SCRIPTS / "stress").glob("*.c"))]
     for path, file in (extra or {}).items():
