@@ -78,6 +78,15 @@ class Mutant:
         return self.path.stem
 
     @property
+    def sources(self) -> list[Path]:
+        """Of the suites and programs that are to see it."""
+        names = {(kind, name.removeprefix("pteopt_")) for kind, name in
+                 (test.split()[:2] for test in self.tests)}
+        return sorted(SCRIPTS / "stress" / f"{name}.c" if kind == "stress"
+                      else ROOT / "kunit" / f"{name}_kunit.c"
+                      for kind, name in names)
+
+    @property
     def is_quick(self) -> bool:
         """One boot of KUnit is enough, and others may be in it."""
         return not (self.append or self.cpu or self.alone or
@@ -250,8 +259,8 @@ class Done:
         self.path = BUILD / base / "mutants.json"
         digest = hashlib.sha256(f"{runs}".encode())
         for path in sorted([BUILD / base / "patched.stamp",
-                            *(ROOT / "kunit").glob("*.[ch]"),
-                            *SCRIPTS.glob("stress/*.[ch]"),
+                            *(ROOT / "kunit").glob("*.h"),
+                            *SCRIPTS.glob("stress/*.h"),
                             *SCRIPTS.glob("workloads/*.h"),
                             *SCRIPTS.glob("config/*.config"),
                             *SCRIPTS.glob("arch/*.conf")]):
@@ -262,7 +271,8 @@ class Done:
 
     def key(self, mutant: Mutant) -> str:
         digest = self.common.copy()
-        digest.update(mutant.path.read_bytes())
+        for path in [mutant.path, *filter(Path.is_file, mutant.sources)]:
+            digest.update(path.read_bytes())
         return digest.hexdigest()
 
     def get(self, mutant: Mutant) -> dict[str, list[str]] | None:
