@@ -55,13 +55,17 @@ def kernel_version(tree: Path) -> str:
                     for k in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
 
 
+def tested_version(base: str) -> str:
+    return read_data(ROOT / "patches" / base / "base")["VERSION"]
+
+
 def check_version(what: str, base: str, version: str) -> None:
     if not version:
         raise Fail(USAGE, what, "that is not a kernel source tree")
     if version.rsplit(".", 1)[0] != base:
         raise Fail(USAGE, what, f"that is Linux {version}, "
                    f"the series is for {base}", "choose BASE= to match")
-    tested = read_data(ROOT / "patches" / base / "base")["VERSION"]
+    tested = tested_version(base)
     if version != tested:
         say(f"note: the source is {version}, the series was last tested "
             f"on {tested}")
@@ -309,6 +313,24 @@ def format_patches(base: str, out: Path) -> None:
         "--no-signature", "--full-index", "-M", "-n", "base..HEAD")
 
 
+def without_places(patch: bytes) -> bytes:
+    """A patch without what says where: the names of blobs, numbers of lines."""
+    patch = re.sub(rb"^index [0-9a-f]+\.\.[0-9a-f]+", b"index", patch,
+                   flags=re.M)
+    return re.sub(rb"^@@ -[\d,]+ \+[\d,]+ @@", b"@@", patch, flags=re.M)
+
+
+def differing(old: dict[str, bytes], new: dict[str, bytes],
+              same_source: bool) -> list[str]:
+    """The patches that are not the same. On another minor version of the base
+    all lines may have moved, which is no change of the series."""
+    if not same_source:
+        old, new = ({name: without_places(patch)
+                     for name, patch in patches.items()}
+                    for patches in (old, new))
+    return sorted(n for n in {*old, *new} if old.get(n) != new.get(n))
+
+
 def refresh(base: str, check: bool) -> int:
     """patches/<base>/000N from the commits of build/<base>/patched."""
     home, tree = ROOT / "patches" / base, BUILD / base / "patched"
@@ -321,7 +343,9 @@ def refresh(base: str, check: bool) -> int:
         format_patches(base, Path(tmp))
         new = {p.name: p.read_bytes() for p in Path(tmp).glob("*.patch")}
     old = {p.name: p.read_bytes() for p in patches_of(base)}
-    changed = sorted(n for n in {*old, *new} if old.get(n) != new.get(n))
+    changed = differing(old, new, not check or
+                        kernel_version(BUILD / base / "stock")
+                        == tested_version(base))
     if check:
         for name in changed:
             print(f"differs: patches/{base}/{name}")
