@@ -7,10 +7,11 @@
 
 A program says how it is to be run in lines `// stress: <options>`, each of
 which is a boot of its own with several CPUs; without one, it is run as it is.
-With THREADS=1 what a line `// threads: <options>` says is added.
+With THREADS=1 what a line `// threads: <options>` says is added. A line
+`// kernel: <name>` asks for the kernel of config/debug/<arch>-<name>.config.
 A line of output `<case>: races N ... overlaps N ...: <verdict>` is a case; the
-races and overlaps of all are summed up. The last line is `N passed, N failed,
-N skipped`.
+races and overlaps of all are summed up. So is `<case>: operations N ...:
+<verdict>`, without a sum. The last line is `N passed, N failed, N skipped`.
 """
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ ONE_THREAD = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"
 THREADS = ("-accel", "tcg,thread=multi")
 
 CASE = re.compile(r"(\S+): races (\d+) .*overlaps (\d+) .*: (ok|FAILED.*)$")
+COUNTED = re.compile(r"(\S+: operations \d+, .*?): (ok|FAILED.*)$")
 
 
 def program_runs(path: Path, threads: bool = False) -> list[str]:
@@ -53,6 +55,12 @@ def chosen_programs() -> list[Path]:
     found = {path.stem: path
              for path in sorted((SCRIPTS / "stress").glob("*.c"))}
     return [found[name] for name in chosen_names("STRESS", list(found))]
+
+
+def purpose_of(path: Path) -> str:
+    """Which kernel a program asks for."""
+    found = re.search(r"^// kernel: (\S+)$", path.read_text(), re.M)
+    return found[1] if found else "test"
 
 
 def number(name: str) -> int:
@@ -89,6 +97,8 @@ def judge(tally: test.Tally, name: str, outcome: boot.Outcome) -> list[int]:
             sums[1] += int(match[3])
             tally.check(f"{name} {match[1]}: {match[2]} races, {match[3]} "
                         "overlaps", match[4] == "ok", match[4])
+        elif match := COUNTED.match(line):
+            tally.check(f"{name} {match[1]}", match[2] == "ok", match[2])
     said = "; ".join(command.lines[-3:])
     tally.check(f"{name}: all of it", command.rc == OK,
                 f"exit code {command.rc}: {said}")
@@ -104,14 +114,14 @@ def main() -> int:
     with lock():
         series.trees(base)
         for variant in chosen_variants(every=False):
-            kernel = kernels.Kernel(base, "patched", variant.arch,
-                                    variant.config, "test")
-            kernels.build(kernel)
-            runs = [run for path in programs
+            runs = [(run, purpose_of(path)) for path in programs
                     for run in program_runs(path, threads)]
-            for run in runs:
+            for run, purpose in runs:
                 name = f"{variant.name} {run}"
                 with tally.part(name):
+                    kernel = kernels.Kernel(base, "patched", variant.arch,
+                                            variant.config, purpose)
+                    kernels.build(kernel)
                     folder = re.sub(r"[^\w=-]+", "-", run)
                     outcome = guest(variant, kernel, [run + extra], BUILD /
                                     base / variant.name / "stress" / folder,
