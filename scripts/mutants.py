@@ -16,6 +16,7 @@ is wrong, and
   Alone: <why it is not to be built together with others>
   Killed-by: kunit <suite> <case>                       (one or more of these)
   Killed-by: stress <program> [options]
+  Killed-by: order <case>/<step>                        (of orderlog.py)
 
 Each of the tests must fail, in every run, and pass on the patched kernel, which
 is tried first.
@@ -46,6 +47,7 @@ from typing import Callable
 import boot
 import kernel as kernels
 import ktap
+import orderlog
 import series
 import stress
 import test
@@ -82,15 +84,16 @@ class Mutant:
         """Of the suites and programs that are to see it."""
         names = {(kind, name.removeprefix("pteopt_")) for kind, name in
                  (test.split()[:2] for test in self.tests)}
-        return sorted(SCRIPTS / "stress" / f"{name}.c" if kind == "stress"
-                      else ROOT / "kunit" / f"{name}_kunit.c"
-                      for kind, name in names)
+        return sorted({
+            SCRIPTS / "stress" / f"{name}.c" if kind == "stress" else
+            SCRIPTS / "orderlog.py" if kind == "order" else
+            ROOT / "kunit" / f"{name}_kunit.c" for kind, name in names})
 
     @property
     def is_quick(self) -> bool:
         """One boot of KUnit is enough, and others may be in it."""
-        return not (self.append or self.cpu or self.alone or
-                    any(t.startswith("stress ") for t in self.tests))
+        return not (self.append or self.cpu or self.alone) and \
+            all(t.startswith("kunit ") for t in self.tests)
 
 
 def read_mutant(path: Path, arch: Arch) -> Mutant:
@@ -106,9 +109,10 @@ def read_mutant(path: Path, arch: Arch) -> Mutant:
         elif not line.startswith("SPDX-"):
             words.append(line)
     for name in fields["Killed-by"]:
-        if not re.match(r"(stress \S|kunit \S+ \S+$)", name):
-            raise Fail(USAGE, f"{path.name}: Killed-by: {name}",
-                       "it is `kunit <suite> <case>` or `stress <program> ...`")
+        if not re.match(r"(stress \S|kunit \S+ \S+$|order \S+$)", name):
+            raise Fail(USAGE, f"{path.name}: Killed-by: {name}", "it is `kunit "
+                       "<suite> <case>`, `stress <program> ...`, or `order "
+                       "<case>/<step>`")
     for key in ("Patch", "Killed-by"):
         if not fields[key]:
             raise Fail(USAGE, f"{path.name} has no line `{key}: ...`",
@@ -206,6 +210,8 @@ def boot_and_look(variant: Variant, kernel: kernels.Kernel,
     """For each test `pass`, `fail`, or what else became of it, each run."""
     found: dict[str, list[str]] = {name: [] for name in tests}
     programs = [name for name in tests if name.startswith("stress ")]
+    cases = [name for name in tests if name.startswith("kunit ")]
+    steps = [name for name in tests if name.startswith("order ")]
     for number, name in enumerate(programs):
         # A boot for each: a wrong kernel may not live on. Each run has its seed.
         commands = [f"{name.removeprefix('stress ')} --seed={n + 1}"
@@ -216,18 +222,22 @@ def boot_and_look(variant: Variant, kernel: kernels.Kernel,
         for command in outcome.commands:
             found[name].append({OK: "pass", TEST_FAILED: "fail"}.get(
                 command.rc or 0, f"exit code {command.rc}"))
-    if len(programs) < len(tests):
+    if cases:
         guest = boot.Guest(variant, kernel, ["kunit"], folder / "kunit",
                            timeout=TIMEOUT, smp=2, append=append)
         outcome = checked(guest.run(), folder)
-        cases = {f"kunit {c.suite} {c.name}": c.status for c in
-                 ktap.parse(outcome.commands[0].lines, test.modules(),
-                            kernel.source, guest.folder)}
-        for name in tests:
-            if name not in programs:
-                status = cases.get(name, "no result")
-                found[name].append({"PASS": "pass", "FAIL": "fail"}.get(
-                    status, status.lower()))
+        seen = {f"kunit {c.suite} {c.name}": c.status for c in
+                ktap.parse(outcome.commands[0].lines, test.modules(),
+                           kernel.source, guest.folder)}
+        for name in cases:
+            status = seen.get(name, "no result")
+            found[name].append({"PASS": "pass", "FAIL": "fail"}.get(
+                status, status.lower()))
+    if steps:
+        wrong = orderlog.wrong_steps(variant, kernel, folder / "order")
+        for name in steps:
+            found[name].append({None: "no result", False: "pass"}.get(
+                wrong.get(name.removeprefix("order ")), "fail"))
     return found
 
 

@@ -14,6 +14,9 @@ together, and for each step it is checked that
   kernel found CPUs that can stand that, it was never cleared;
 - behind the last store to an entry that lost a permission there is a TLBI, and a
   DSB behind that;
+- before the first store to an entry that becomes executable, its folio was synced:
+  cleaned (DC), a DSB, the instruction cache invalidated (IC), a DSB; less of it if
+  the kernel found CPUs that need less;
 - a block has the contiguous bit in all of its entries, or in none, and
 - that, and the number of flushes, are what EXPECTED says.
 
@@ -25,7 +28,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Iterator
 
 import boot
 import kernel as kernels
@@ -115,9 +118,26 @@ def clears(opcode: int) -> bool:
         (one_of(STP) and opcode & 31 == opcode >> 10 & 31 == zero)
 
 
-def in_place(log: str) -> bool:
-    """Whether the kernel makes and unmakes blocks while they are live."""
-    return "detected: BBM Level 2 without TLB conflict abort" in log
+@dataclass(frozen=True)
+class Machine:
+    """What the CPUs are good for.
+
+    live: blocks are made and unmade while they are live
+    sync: what comes before an entry that becomes executable, in this order
+    """
+    live: bool = False
+    sync: tuple[str, ...] = ("dc", "dsb", "ic", "dsb")
+
+
+def read_machine(log: str) -> Machine:
+    """The machine, by what the kernel says of it."""
+    def has(feature: str) -> bool:
+        return f"detected: {feature}" in log
+    idc = has("Data cache clean to the PoU not required")
+    dic = has("Instruction cache invalidation not required")
+    return Machine(has("BBM Level 2 without TLB conflict abort"),
+                   (*(() if idc else ("dc",)), "dsb",
+                    *(() if dic else ("ic", "dsb"))))
 
 
 def permissions(entry: int) -> set[str]:
@@ -128,9 +148,16 @@ def permissions(entry: int) -> set[str]:
                        else set()) | (set() if entry & UXN else {"execute"})
 
 
-def entry_problems(where: int, before: int, after: int,
-                   events: list[Event], live: bool) -> list[str]:
-    """What is wrong with the change of one entry, in short."""
+def in_order(kinds: Iterable[str], wanted: tuple[str, ...]) -> bool:
+    """Whether there are all that are wanted, in this order."""
+    rest = iter(kinds)
+    return all(kind in rest for kind in wanted)
+
+
+def entry_problems(where: int, before: int, after: int, others: set[int],
+                   events: list[Event], machine: Machine) -> list[str]:
+    """What is wrong with the change of one entry, in short; `others` are where
+    those of other blocks are."""
     if before == after:
         return []
     stores = [i for i, e in enumerate(events)
@@ -149,11 +176,19 @@ def entry_problems(where: int, before: int, after: int,
 
     problems = []
     if before & VALID and after & VALID and (before ^ after) & CONT:
-        if live and any(clears(events[i].opcode) for i in stores):
+        if machine.live and any(clears(events[i].opcode) for i in stores):
             problems.append("it was cleared, where it could change in place")
-        elif not live and not any(broken_at(i) for i in tlbis):
+        elif not machine.live and not any(broken_at(i) for i in tlbis):
             problems.append("the contiguous bit changed, but not by way of: "
                             "clear, TLBI, DSB, write")
+    if "execute" in permissions(after) - permissions(before):
+        written = next((i for i in stores if not clears(events[i].opcode)), 0)
+        # Another block's sync is not this one's
+        start = max((i for i, e in enumerate(events[:written])
+                     if e.where in others), default=0)
+        if not in_order((e.kind for e in events[start:written]), machine.sync):
+            problems.append("became executable, but not by way of: "
+                            + ", ".join(machine.sync) + ", write")
     lost = permissions(before) - permissions(after)
     if lost and not any(tlbi > stores[-1] and any(i > tlbi for i in dsbs)
                         for tlbi in tlbis):
@@ -175,13 +210,17 @@ def is_cont(block: Block) -> str:
 
 
 def problems(step: OrderStep, events: list[Event],
-             expected: tuple[int, str] | None, live: bool = False) -> list[str]:
+             expected: tuple[int, str] | None,
+             machine: Machine = Machine()) -> list[str]:
     """All that is wrong with a step; one line for entries that are alike."""
     found: dict[str, list[str]] = {}
+    entries = [{block.where + 8 * i for i in range(len(block.before))}
+               for block in step.blocks]
     for number, block in enumerate(step.blocks):
+        others = set().union(*entries[:number], *entries[number + 1:])
         for i, (before, after) in enumerate(zip(block.before, block.after)):
             for text in entry_problems(block.where + 8 * i, before, after,
-                                       events, live):
+                                       others, events, machine):
                 found.setdefault(text, []).append(f"{number}:{i}")
     out = [f"entries {' '.join(where)}: {text}"
            for text, where in found.items()]
@@ -189,7 +228,7 @@ def problems(step: OrderStep, events: list[Event],
         return [*out, "EXPECTED has no such step"]
     seen = flushes(events)
     cont = " ".join(is_cont(block) for block in step.blocks)
-    most = min(expected[0], 1) if live else expected[0]
+    most = min(expected[0], 1) if machine.live else expected[0]
     if seen != most:
         out.append(f"{seen} flushes, expected {most}")
     if cont != expected[1]:
@@ -247,9 +286,25 @@ def writers(kernel: kernels.Kernel) -> list[str]:
                    if name in known})
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """A run of `blocks`: its steps, the events of each, the machine, and why
+    it has no such blocks, if so."""
+    steps: list[OrderStep]
+    log: dict[int, list[Event]]
+    machine: Machine
+    skipped: str = ""
+
+    def judged(self) -> Iterator[tuple[OrderStep, list[Event], list[str]]]:
+        """Each step with its events and problems."""
+        for number, step in enumerate(self.steps):
+            events = self.log.get(number, [])
+            yield step, events, problems(step, events, EXPECTED.get(step.name),
+                                         self.machine)
+
+
 def run_blocks(variant: Variant, kernel: kernels.Kernel, folder: Path
-               ) -> tuple[list[OrderStep], dict[int, list[Event]], bool, str]:
-    """Steps, their events, whether in place, and why the machine has none."""
+               ) -> Blocks:
     log = folder.with_name(folder.name + ".tsv")
     # A comma in an option of QEMU's is doubled.
     guest = boot.Guest(variant, kernel, ["blocks"], folder, timeout=900,
@@ -257,17 +312,27 @@ def run_blocks(variant: Variant, kernel: kernels.Kernel, folder: Path
                        + ",,".join(writers(kernel)))
     outcome = boot.need(guest.run(), f"blocks on {variant.name}")
     command = outcome.commands[0]
-    live = in_place((guest.folder / "results.txt").read_text(errors="replace"))
+    machine = read_machine(
+        (guest.folder / "results.txt").read_text(errors="replace"))
     if command.rc == SKIPPED:
-        return [], {}, live, "; ".join(line for line in command.lines
-                                       if line.startswith("@@ skip"))
+        return Blocks([], {}, machine,
+                      "; ".join(line for line in command.lines
+                                if line.startswith("@@ skip")))
     if command.rc != OK:
         raise Fail(TEST_FAILED, f"blocks on {variant.name} failed "
                    f"({command.rc})", "; ".join(
                        line for line in command.lines
                        if line.startswith("@@ fail")),
                    f"logs: {rel(folder)}")
-    return parse_steps(command.lines), parse_log(log.read_text()), live, ""
+    return Blocks(parse_steps(command.lines), parse_log(log.read_text()),
+                  machine)
+
+
+def wrong_steps(variant: Variant, kernel: kernels.Kernel, folder: Path
+                ) -> dict[str, bool]:
+    """For each step that ran, whether anything is wrong with it."""
+    return {step.name: bool(wrong) for step, _, wrong in
+            run_blocks(variant, kernel, folder).judged()}
 
 
 def orderlog(tally, base: str, chosen: list[Variant]) -> None:
@@ -282,20 +347,16 @@ def orderlog(tally, base: str, chosen: list[Variant]) -> None:
                                     variant.config, "test")
             kernels.build(kernel)
             folder = BUILD / base / variant.name / "order"
-            steps, log, live, why = run_blocks(variant, kernel, folder)
-            if why:
-                tally.add(f"order {variant.name}", "SKIP", why)
+            blocks = run_blocks(variant, kernel, folder)
+            if blocks.skipped:
+                tally.add(f"order {variant.name}", "SKIP", blocks.skipped)
                 continue
-            seen = {step.name for step in steps}
-            for name in EXPECTED.keys() - seen:
-                tally.add(f"order {variant.name} {name}", "FAIL",
-                          "the step did not run")
-            for number, step in enumerate(steps):
-                events = log.get(number, [])
-                wrong = problems(step, events, EXPECTED.get(step.name),
-                                 live)
+            for step, events, wrong in blocks.judged():
                 tally.check(f"order {variant.name} {step.name}: "
                             f"{flushes(events)} flushes, contpte afterwards: "
                             f"{' '.join(map(is_cont, step.blocks))}",
                             not wrong, "; ".join(wrong)
                             + f" (log: {rel(folder)}.tsv)")
+            for name in EXPECTED.keys() - {s.name for s in blocks.steps}:
+                tally.add(f"order {variant.name} {name}", "FAIL",
+                          "the step did not run")

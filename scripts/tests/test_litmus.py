@@ -14,6 +14,7 @@ from unittest import mock
 import correctness
 import lib
 import litmus
+import orderlog
 import series
 
 FILES = sorted(litmus.TESTS.glob("*.litmus"))
@@ -215,6 +216,8 @@ class Page(unittest.TestCase):
             if value.startswith("stress "):
                 source = lib.SCRIPTS / "stress" / f"{value.split()[1]}.c"
                 self.assertTrue(source.is_file(), value)
+            elif value.startswith("order "):
+                self.assertIn(value.split()[1], orderlog.EXPECTED)
             else:
                 suite, _, case = value.partition(".")
                 self.assertIn(suite, suites)

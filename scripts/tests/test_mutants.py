@@ -13,6 +13,7 @@ import boot
 import kernel as kernels
 import lib
 import mutants
+import orderlog
 import series
 import stress
 import test
@@ -81,6 +82,25 @@ class Files(TempDir):
     def test_suite_without_case_is_refused(self):
         self.refused(HEAD.replace(" a_case", "") + DIFF)
 
+    def test_order_is_no_quick_test(self):
+        self.assertTrue(self.mutant().is_quick)
+        m = self.mutant(HEAD.replace("kunit suite a_case", "order exec/rx")
+                        + DIFF)
+        self.assertFalse(m.is_quick)
+        self.assertEqual([path.name for path in m.sources], ["orderlog.py"])
+
+
+class Looking(TempDir):
+    """What becomes of a mutant whose test is a step of the order log."""
+
+    def test_order(self):
+        tests = ("order exec/rx", "order whole/ro", "order exec/none")
+        with mock.patch.object(orderlog, "wrong_steps", return_value={
+                "exec/rx": True, "whole/ro": False}):
+            found = mutants.boot_and_look(None, None, tests, "", 5, self.tmp)
+        self.assertEqual(found, dict(zip(tests, (["fail"], ["pass"],
+                                                 ["no result"]))))
+
 
 class Series(unittest.TestCase):
     """What the mutants of the project name is there."""
@@ -108,6 +128,8 @@ class Series(unittest.TestCase):
                 kind, *words = name.split()
                 if kind == "kunit":
                     self.assertIn(tuple(words), cases, m.name)
+                elif kind == "order":
+                    self.assertIn(words[0], orderlog.EXPECTED, m.name)
                 else:
                     self.assertIn(words[0], programs, m.name)
 
@@ -309,6 +331,24 @@ class Stress(unittest.TestCase):
         tally, _ = self.judged(
             [self.GOOD.replace(": ok", ": FAILED: lost")], rc=1)
         self.assertEqual(len(tally.failed), 2)
+
+    def test_case_with_operations_only(self):
+        good = "nth-fork-4k: operations 61, failed 40, injected 60: ok"
+        tally, sums = self.judged([good, good.replace(
+            "ok", "FAILED: nothing failed")])
+        self.assertEqual((tally.failed, sums, tally.passed), (
+            ["run nth-fork-4k: operations 61, failed 40, injected 60"],
+            [0, 0], 3))
+
+    def test_program_asks_for_a_kernel_that_is_there(self):
+        folder = lib.SCRIPTS / "stress"
+        self.assertEqual(stress.purpose_of(folder / "ptes.c"), "test")
+        for path in folder.glob("*.c"):
+            purpose = stress.purpose_of(path)
+            for arch in lib.arch_names():
+                self.assertTrue(purpose == "test" or (
+                    lib.SCRIPTS / "config/debug" / f"{arch}-{purpose}.config"
+                ).is_file(), path)
 
     def test_bad_kernel_log(self):
         tally, _ = self.judged([self.GOOD], code=lib.BAD_LOG, why="WARN")

@@ -4,11 +4,13 @@ import unittest
 
 import lib
 import orderlog
-from orderlog import CONT, DBM, RDONLY, USER, UXN, VALID, Event
+from orderlog import (CONT, DBM, RDONLY, USER, UXN, VALID, Event, Machine,
+                      read_machine)
 
 BASE = 0xffff000001356000
 RW = VALID | USER | DBM | UXN
 RO = VALID | USER | RDONLY | UXN
+RX = VALID | USER | RDONLY
 # str x21, [x22], #8; str xzr, [x28]; swp x0, x1, [x2]; stp xzr, xzr, [x0]
 STORE, CLEAR, SWAP, PAIR = 0xf80086d5, 0xf900039f, 0xf8208041, 0xa9007c1f
 
@@ -25,6 +27,8 @@ def stores(opcode: int, kind: str = "store", nr: int = 16) -> list[Event]:
 
 
 FLUSH = [Event("dsb"), Event("tlbi"), Event("dsb")]
+SYNC = [Event("dc"), Event("dc"), Event("dsb"), Event("ic"), Event("ic"),
+        Event("dsb")]
 
 
 class Order(unittest.TestCase):
@@ -54,14 +58,14 @@ class Order(unittest.TestCase):
                                ["it was cleared, where it could change in "
                                 "place", "1 flushes, expected 0"])):
             found = orderlog.problems(step(RW, RW | CONT), events, (0, "yes"),
-                                      live=True)
+                                      Machine(live=True))
             self.assertEqual([text.rpartition(": ")[2] for text in found],
                              wrong)
 
     def test_live_change_has_one_tlbi_at_most(self):
         self.assertEqual(orderlog.problems(
             step(RW, RO | CONT), stores(STORE) + stores(STORE) + FLUSH,
-            (2, "yes"), live=True), [])
+            (2, "yes"), Machine(live=True)), [])
 
     def test_cleared_by_pairs_or_swaps(self):
         for events in (stores(PAIR), stores(SWAP, "atomic")):
@@ -102,6 +106,41 @@ class Order(unittest.TestCase):
 
     def test_grant_needs_no_flush(self):
         self.good(RO | CONT, RW | CONT, stores(STORE), "yes")
+
+    def test_synced_before_it_is_executable(self):
+        self.good(RW | CONT, RX | CONT, SYNC + stores(STORE) + FLUSH, "yes")
+
+    def test_executable_too_early(self):
+        for events in (stores(STORE) + SYNC + FLUSH,
+                       SYNC[:-1] + stores(STORE) + FLUSH,
+                       [e for e in SYNC if e.kind != "dc"] + stores(STORE)
+                       + FLUSH,
+                       SYNC[2:] + SYNC[:2] + stores(STORE) + FLUSH,
+                       SYNC[:2] + SYNC[3:] + stores(STORE) + FLUSH):
+            self.bad("became executable", RW | CONT, RX | CONT, events, "yes")
+
+    def test_sync_of_one_block_is_not_that_of_another(self):
+        first, second = step(RW, RX).blocks[0], step(RW, RX).blocks[0]
+        second = orderlog.Block(BASE + 128, second.before, second.after)
+        both = orderlog.OrderStep("a/b", (first, second))
+        later = [Event("store", STORE, BASE + 128 + 8 * i) for i in range(16)]
+        for events, bad in ((SYNC + stores(STORE) + SYNC + later, 0),
+                            (SYNC + stores(STORE) + later, 1)):
+            found = orderlog.problems(both, events + FLUSH, (1, "no no"))
+            self.assertEqual(len(found), bad, found)
+
+    def test_what_coherent_caches_need(self):
+        idc = "detected: Data cache clean to the PoU not required for I/D"
+        dic = "detected: Instruction cache invalidation not required for I/D"
+        for log, sync in (("", ("dc", "dsb", "ic", "dsb")),
+                          (idc, ("dsb", "ic", "dsb")),
+                          (idc + dic, ("dsb",))):
+            machine = read_machine(log)
+            self.assertEqual(machine.sync, sync)
+            found = orderlog.problems(
+                step(RW, RX), [Event(kind) for kind in sync] + stores(STORE)
+                + FLUSH, (1, "no"), machine)
+            self.assertEqual(found, [])
 
     def test_store_not_seen(self):
         self.bad("no store", RO | CONT, RW | CONT, stores(STORE, nr=15), "yes")
