@@ -4,6 +4,7 @@
 
 #include "workload.h"
 
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -12,6 +13,13 @@
 
 /* What a fault-around maps, with 4 KiB pages */
 #define FILE_PAGES	16
+
+/* Older C libraries do not know it */
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE	101
+#endif
+
+#define TRACING		"/sys/kernel/debug/tracing/"
 
 /* See modules/: two pages of text, one of them for init, and 1 MiB of data */
 #define MODULE		"/lib/icache_load.ko"
@@ -195,6 +203,148 @@ static void case_split(const struct wl_case *c)
 	check_clean(r.base, r.pages);
 	must(mprotect(r.base, r.len, RW));
 	region_free(&r);
+
+	/* Another huge page, perhaps the same memory; it is not clean for that. */
+	r = (struct region){ .len = 2 * MIB };
+	region_make(c, &r);
+	for (size_t p = 0; p < r.pages; p++) {
+		*region_page(&r, p) = code_word(result(p, 2));
+		code_sync(region_page(&r, p));
+	}
+	must(mprotect(r.base, r.len, RX));
+	run_all(r.base, r.pages, 2);
+	check_clean(r.base, r.pages);
+	must(mprotect(r.base, r.len, RW));
+	region_free(&r);
+}
+
+/* A debugger's poke: a private page is copied, and the copy is synced. */
+static void route_ptrace(int fd)
+{
+	char *code = mmap(NULL, wl.page, RX, MAP_PRIVATE, fd, 0);
+	uint64_t word = code_word(result(0, 6));
+	pid_t pid;
+	int status;
+
+	if (code == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	pid = fork();
+	must(pid);
+	if (!pid) {
+		if (code_run(code) == result(0, 6) ||
+		    ptrace(PTRACE_TRACEME, 0, NULL, NULL) || raise(SIGSTOP))
+			_exit(1);
+		_exit(code_run(code) != result(0, 6));
+	}
+	must(waitpid(pid, &status, 0));
+	if (!WIFSTOPPED(status) ||
+	    ptrace(PTRACE_POKETEXT, pid, code, (void *)(uintptr_t)word) ||
+	    ptrace(PTRACE_CONT, pid, NULL, NULL))
+		fail("ptrace: %s", strerror(errno));
+	must(waitpid(pid, &status, 0));
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail("old code runs after PTRACE_POKETEXT");
+	must(munmap(code, wl.page));
+}
+
+/* What a JIT does. From the second time on, the program has to sync. */
+static void route_mprotect(void)
+{
+	uint64_t *code = mmap(NULL, wl.page, RW, MAP_PRIVATE | MAP_ANONYMOUS,
+			      -1, 0);
+
+	if (code == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	for (unsigned int i = 7; i < 10; i++) {
+		*code = code_word(result(0, i));
+		if (i > 7)
+			code_sync(code);
+		must(mprotect(code, wl.page, RX));
+		check_clean(code, 1);
+		if (code_run(code) != result(0, i))
+			fail("old code runs after mprotect()");
+		must(mprotect(code, wl.page, RW));
+	}
+	must(munmap(code, wl.page));
+}
+
+/* A page that is replaced by a copy of it, where the kernel has that */
+static unsigned int route_migration(void)
+{
+	uint64_t *code = mmap(NULL, wl.page, RW, MAP_PRIVATE | MAP_ANONYMOUS,
+			      -1, 0);
+	unsigned int done;
+
+	if (code == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	*code = code_word(result(0, 10));
+	must(mprotect(code, wl.page, RX));
+	if (code_run(code) != result(0, 10))
+		fail("other code runs after mprotect()");
+	done = !madvise(code, wl.page, MADV_SOFT_OFFLINE);
+	if (!done && errno != EINVAL)
+		fail("MADV_SOFT_OFFLINE: %s", strerror(errno));
+	if (code_run(code) != result(0, 10))
+		fail("other code runs after migration");
+	check_clean(code, 1);
+	must(munmap(code, wl.page));
+	return done;
+}
+
+/* Hits of the only uprobe there is */
+static unsigned long uprobe_hits(void)
+{
+	char text[256];
+	int fd = open(TRACING "uprobe_profile", O_RDONLY);
+	ssize_t len = read(fd, text, sizeof(text) - 1);
+
+	must(len);
+	close(fd);
+	text[len] = '\0';
+	/* <file> <event> <hits> */
+	return strtoul(strrchr(text, ' '), NULL, 10);
+}
+
+/* A breakpoint in place of code: hit while it is there, and only then */
+static unsigned int route_uprobe(void)
+{
+	static const char path[] = "/tmp/uprobe-code";
+	uint64_t word = code_word(result(0, 11));
+	unsigned long hits;
+	char *code;
+	int fd;
+
+	if (access(TRACING "uprobe_events", W_OK))
+		return 0;
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0700);
+	must(fd);
+	must(ftruncate(fd, wl.page));
+	if (pwrite(fd, &word, 8, 0) != 8)
+		fail("%s: %s", path, strerror(errno));
+	code = mmap(NULL, wl.page, RX, MAP_PRIVATE, fd, 0);
+	if (code == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	if (code_run(code) != result(0, 11))
+		fail("a file's code is not what runs");
+	file_write(TRACING "uprobe_events", "p:pteopt/code /tmp/uprobe-code:0");
+	for (unsigned int i = 0; i < 3; i++) {
+		file_write(TRACING "events/pteopt/code/enable", "1");
+		hits = uprobe_hits();
+		if (code_run(code) != result(0, 11) ||
+		    uprobe_hits() != hits + 1)
+			fail("a breakpoint is not what runs");
+		check_clean(code, 1);
+		file_write(TRACING "events/pteopt/code/enable", "0");
+		if (code_run(code) != result(0, 11) ||
+		    uprobe_hits() != hits + 1)
+			fail("a breakpoint runs that is no more");
+		check_clean(code, 1);
+	}
+	file_write(TRACING "uprobe_events", "-:pteopt/code");
+	must(munmap(code, wl.page));
+	close(fd);
+	must(unlink(path));
+	return 1;
 }
 
 /* New code by every way there is to write it; the new code is what runs. */
@@ -205,6 +355,7 @@ static void case_routes(const struct wl_case *c)
 	char *code = map_file(fd, NULL, RX), *copy, *spot = reserve(wl.page);
 	uint64_t *data = map_file(fd, NULL, RW);
 	struct iovec from = { &word[0], 8 }, to = { data, 8 };
+	unsigned int more;
 
 	must(mem);
 	for (unsigned int i = 0; i < ARRAY_SIZE(word); i++)
@@ -249,6 +400,14 @@ static void case_routes(const struct wl_case *c)
 		fail("other code runs after mremap()");
 	step_end(5);
 
+	step_begin(c, 1);
+	route_ptrace(fd);
+	route_mprotect();
+	step_end(2);
+	more = route_migration() + 2 * route_uprobe();
+	printf("# migration %s, uprobe %s\n", more & 1 ? "done" : "not there",
+	       more & 2 ? "done" : "not there");
+
 	must(munmap(copy, wl.page));
 	must(munmap(code, FILE_PAGES * wl.page));
 	must(munmap(data, FILE_PAGES * wl.page));
@@ -282,7 +441,7 @@ static const struct wl_case cases[] = {
 	{ { "icache/first", "icache/again", "icache/read", "icache/peek",
 	    "icache/write" }, FOLIO_NONE, case_file, NULL },
 	{ { "icache/first-2m", "icache/split-2m" }, FOLIO_2M, case_split, NULL },
-	{ { "icache/routes" }, FOLIO_NONE, case_routes, NULL },
+	{ { "icache/routes", "icache/pokes" }, FOLIO_NONE, case_routes, NULL },
 	{ { "icache/module" }, FOLIO_NONE, case_module, NULL },
 };
 
