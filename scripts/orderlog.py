@@ -75,6 +75,9 @@ EXPECTED: dict[str, tuple[int, str]] = {
 WRITERS = ("arch/arm64/mm/change_prot.o", "arch/arm64/mm/contpte.o",
            "arch/arm64/mm/mmu.o", "mm/mprotect.o")
 
+# Who flushes what is the kernel's own, and may do so at any time
+OTHERS = {"__purge_vmap_area_lazy"}
+
 # The bits of an arm64 entry
 VALID, USER, RDONLY = 1 << 0, 1 << 6, 1 << 7
 DBM, CONT, UXN = 1 << 51, 1 << 52, 1 << 54
@@ -263,13 +266,13 @@ def parse_steps(lines: list[str]) -> list[OrderStep]:
 
 
 def parse_log(text: str) -> dict[int, list[Event]]:
-    """The order log: the events of each interval."""
+    """The order log: the events of each interval that are of mprotect()."""
     out: dict[int, list[Event]] = {}
     for line in text.splitlines()[1:]:
         words = line.split("\t")
         if len(words) != 8:
             raise Fail(LOST_VM, f"a line of the order log is garbled: {line}")
-        if words[6] != "-":
+        if words[6] != "-" and words[4] not in OTHERS:
             out.setdefault(int(words[6]), []).append(
                 Event(words[2], int(words[3], 16),
                       -1 if words[7] == "-" else int(words[7], 16)))

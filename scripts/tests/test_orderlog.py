@@ -193,7 +193,8 @@ class Parse(unittest.TestCase):
         log = orderlog.parse_log(
             "seq\tvcpu\tclass\topcode\tsymbol\tpc\tinterval\tvaddr\n"
             "0\t0\ttlbi\td50882a6\tf\t0x1\t-\t-\n"
-            "1\t0\tstore\tf900039f\tf\t0x2\t3\t0xffff000000b1e008\n")
+            "1\t0\tstore\tf900039f\tf\t0x2\t3\t0xffff000000b1e008\n"
+            "2\t0\ttlbi\td508832a\t__purge_vmap_area_lazy\t0x3\t3\t-\n")
         self.assertEqual(log, {3: [Event("store", CLEAR,
                                          0xffff000000b1e008)]})
         with self.assertRaises(lib.Fail):
