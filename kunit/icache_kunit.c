@@ -31,6 +31,8 @@
 #include <asm/cpufeature.h>
 #include <trace/events/icache.h>
 
+#include "memory.h"
+
 /* With 4K pages it is what a fault-around maps */
 #define NR_PAGES	16UL
 #define FILE_SIZE	(NR_PAGES * PAGE_SIZE)
@@ -281,25 +283,13 @@ static void split(struct kunit *test, unsigned long prot, bool clean)
 	struct page *page;
 	int ret;
 
-	addr = kunit_vm_mmap(test, NULL, 0, 2 * HPAGE_PMD_SIZE, prot,
-			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, addr, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
-	mmap_write_lock(current->mm);
-	vm_flags_set(find_vma(current->mm, addr), VM_HUGEPAGE);
-	mmap_write_unlock(current->mm);
-
-	addr = ALIGN(addr, HPAGE_PMD_SIZE);
+	addr = memory_map_huge(test, prot);
 	/* A split maps the zero page for what is zero */
 	for (i = 0; i < HPAGE_PMD_NR; i++)
 		KUNIT_ASSERT_EQ(test, 0,
 				put_user(1, (char __user *)addr +
 					    i * PAGE_SIZE));
 	KUNIT_ASSERT_EQ(test, get_user_pages_unlocked(addr, 1, &page, 0), 1);
-	if (folio_order(page_folio(page)) != HPAGE_PMD_ORDER) {
-		put_page(page);
-		kunit_skip(test, "there is no huge page");
-	}
 	KUNIT_EXPECT_EQ(test, is_clean(page_folio(page)), clean);
 
 	if (IS_ENABLED(CONFIG_TRACEPOINTS))

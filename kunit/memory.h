@@ -71,6 +71,36 @@ static inline pmd_t *memory_pmd(unsigned long addr)
 	return pmd_offset(pud_offset(p4dp, addr), addr);
 }
 
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/*
+ * Anonymous memory with access rights @prot that a huge page is mapped to. The
+ * page fault tells khugepaged of it, which must not put the page together again
+ * when a test has split it: it asks for VM_NOHUGEPAGE under the mmap lock.
+ */
+static inline unsigned long memory_map_huge(struct kunit *test,
+					    unsigned long prot)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr;
+
+	addr = kunit_vm_mmap(test, NULL, 0, 2 * HPAGE_PMD_SIZE, prot,
+			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	addr = ALIGN(addr, HPAGE_PMD_SIZE);
+
+	vma = memory_vma(test, addr, VM_HUGEPAGE);
+	memory_fill(test, addr, 1);
+	mmap_write_lock(current->mm);
+	vma_start_write(vma);
+	vm_flags_mod(vma, VM_NOHUGEPAGE, VM_HUGEPAGE);
+	mmap_write_unlock(current->mm);
+	if (!pmd_leaf(*memory_pmd(addr)))
+		kunit_skip(test, "there is no huge page");
+	return addr;
+}
+#endif
+
 /* A case is going to set entries that user space may access by hand. */
 static __maybe_unused void skip_if_counted(struct kunit *test)
 {

@@ -345,13 +345,10 @@ static void mprotect_grant_large(struct kunit *test)
 	bool writable[2];
 	pmd_t *pmd;
 
-	r.addr = ALIGN(memory_map(test, 2 * HPAGE_PMD_SIZE), HPAGE_PMD_SIZE);
+	r.addr = memory_map_huge(test, PROT_READ | PROT_WRITE);
 	r.mm = current->mm;
-	r.vma = memory_vma(test, r.addr, VM_HUGEPAGE);
-	memory_fill(test, r.addr, 1);
+	r.vma = memory_vma(test, r.addr, 0);
 	pmd = memory_pmd(r.addr);
-	if (!pmd_trans_huge(*pmd))
-		kunit_skip(test, "there is no huge page");
 	page = pmd_page(*pmd);
 
 	for (i = 0; i < 2; i++) {

@@ -137,23 +137,16 @@ static void needs_radix(struct kunit *test)
 }
 
 /* Map @size bytes of anonymous memory, aligned to their size. */
-static struct region map_region(struct kunit *test, unsigned long size,
-				unsigned long vm_flags)
+static struct region map_ptes(struct kunit *test)
 {
+	const unsigned long size = NR_PTES * PAGE_SIZE;
 	struct region r = {};
 
 	r.addr = ALIGN(memory_map(test, 2 * size), size);
 	r.mm = current->mm;
-	r.vma = memory_vma(test, r.addr, vm_flags);
-	memory_fill(test, r.addr, size / PAGE_SIZE);
+	r.vma = memory_vma(test, r.addr, VM_NOHUGEPAGE);
+	memory_fill(test, r.addr, NR_PTES);
 	r.pmdp = memory_pmd(r.addr);
-	return r;
-}
-
-static struct region map_ptes(struct kunit *test)
-{
-	struct region r = map_region(test, NR_PTES * PAGE_SIZE, VM_NOHUGEPAGE);
-
 	KUNIT_ASSERT_FALSE(test, pmd_leaf(*r.pmdp));
 	r.ptep = pte_offset_kernel(r.pmdp, r.addr);
 	r.ptl = pte_lockptr(r.mm, r.pmdp);
@@ -169,12 +162,13 @@ static struct region map_radix_ptes(struct kunit *test)
 
 static struct region map_huge_pmd(struct kunit *test)
 {
-	struct region r;
+	struct region r = {};
 
 	needs_radix(test);
-	r = map_region(test, HPAGE_PMD_SIZE, VM_HUGEPAGE);
-	if (!pmd_leaf(*r.pmdp))
-		kunit_skip(test, "there is no huge page");
+	r.addr = memory_map_huge(test, PROT_READ | PROT_WRITE);
+	r.mm = current->mm;
+	r.vma = memory_vma(test, r.addr, 0);
+	r.pmdp = memory_pmd(r.addr);
 	r.ptep = pmdp_ptep(r.pmdp);
 	r.ptl = pmd_lockptr(r.mm, r.pmdp);
 	r.nr_saved = 1;
@@ -606,8 +600,13 @@ static void check_plain(struct kunit *test, struct region *r,
 
 			calls = agent.calls;
 			KUNIT_EXPECT_LE_MSG(test, calls, 1, "%s", u->name);
-			if (!calls)
+			if (!calls) {
+				/* There was nothing to change */
+				KUNIT_EXPECT_EQ_MSG(test, pte_val(*r->ptep),
+						    pte_val(before), "%s",
+						    u->name);
 				continue;
+			}
 			KUNIT_EXPECT_EQ_MSG(test, agent.plain_calls, plain,
 					    "%s: pte %lx", u->name,
 					    pte_val(before));
